@@ -1,0 +1,1 @@
+"""The wire: stdio, framing, dialects, dispatch and the command line."""

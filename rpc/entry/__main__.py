@@ -1,0 +1,9 @@
+"""`cellhost` and `python -P -m cellhost`."""
+
+
+def main() -> int:
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

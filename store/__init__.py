@@ -1,0 +1,1 @@
+"""Records in SQLite, immutable bytes, the query guard and the error tree."""

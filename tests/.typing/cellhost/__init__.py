@@ -1,0 +1,1 @@
+../../../rpc/entry/__init__.py

@@ -1,0 +1,1 @@
+../../../rpc/entry/__main__.py

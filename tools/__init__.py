@@ -1,0 +1,1 @@
+"""One class per tool, and the one path every call takes: normalise, validate, veto, gate, run, audit."""
