@@ -1,8 +1,35 @@
-"""`cellhost` and `python -P -m cellhost`."""
+"""`cellhost` and `python -P -m cellhost`: the command line.
+
+`serve`, the default verb, claims the wire's descriptors before anything else is imported.
+"""
+
+from __future__ import annotations
+
+import sys
+
+VERBS = ("demo", "replay", "rules")
 
 
 def main() -> int:
-    return 0
+    """Run the verb in `sys.argv` and return its exit code."""
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] in (*VERBS, "-h", "--help", "--version"):
+        from cellhost.rpc.cli import run_verb
+
+        return run_verb(arguments)
+    if arguments and arguments[0] == "serve":
+        del arguments[0]
+    if "-h" in arguments or "--help" in arguments:
+        from cellhost.rpc.cli import show_serve_help
+
+        return show_serve_help()
+
+    from cellhost.rpc.claim import claim
+
+    descriptors = claim()
+    from cellhost.rpc.serve_command import run
+
+    return run(arguments, descriptors)
 
 
 if __name__ == "__main__":

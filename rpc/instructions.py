@@ -1,0 +1,19 @@
+"""What a model is told when it meets this server: which tool for what, and how they go together."""
+
+INSTRUCTIONS = """\
+cellhost runs Python in the background for you, keeps a record of every job and saved file, and answers SQL about them.
+
+- Run code: exec_background starts a job and returns its exec_id at once. Then exec_wait until it is done, or go on \
+with other work and look in with exec_peek. When an answer is truncated, call again with since set to its next. \
+exec_interrupt stops a job. Each job has a fresh kernel: keep what the next job needs in files.
+- Files: jobs run in the workspace folder, the same one that list_files, read_file, write_file and edit_file work on. \
+Write longer code to a module with write_file and import it in the job. kernel_info tells which packages there are.
+- Keep results: save_artifact stores a file of the workspace for good, in versions. Name what it was made from in \
+input_version_ids. lineage_get and lineage_graph tell later where a file came from.
+- Ask the records: query_schema lists the tables, query runs one read-only SELECT over them, for example \
+"SELECT exec_id, status FROM jobs ORDER BY created_at DESC LIMIT 10". frames finds earlier sessions.
+- In a job, `host` calls back: host.query(sql), host.progress(done, total), host.save_artifact(path), \
+host.read_file(path).
+
+A call that needs approval may be refused: the message says how a person can allow it. Do not look for a way around it.
+"""

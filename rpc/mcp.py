@@ -1,0 +1,200 @@
+"""The Model Context Protocol's methods, handshake era (revisions 2024-11-05 to 2025-11-25)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from ..store.errors import HostError, InvalidParams, Issue
+from ..tools.budget import fit
+from ..tools.call import Call
+from ..tools.registry import REGISTRY
+from . import strictjson
+from .connection import answer
+from .instructions import INSTRUCTIONS
+from .resources import Resources
+from .signature import takes_anything
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from ..tools.host import Host
+    from ..tools.tool import Tool
+    from .dialect import Handler
+    from .incoming import Incoming
+    from .jsonrpc import Result
+
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+S = TypeVar("S", bound=msgspec.Struct)
+Answer = dict[str, Any]
+
+
+class _Initialize(msgspec.Struct):
+    protocol_version: str = msgspec.field(name="protocolVersion")
+
+
+class _ToolCall(msgspec.Struct):
+    name: str
+    arguments: dict[str, Any] | None = None
+
+
+class _Uri(msgspec.Struct):
+    uri: str
+
+
+class _Page(msgspec.Struct):
+    cursor: str | None = None
+
+
+class _Level(msgspec.Struct):
+    level: str
+
+
+def mcp_methods(host: Host, version: str) -> Mapping[str, Handler]:
+    """The table of MCP methods of one server; `version` is ours."""
+    resources = Resources(host)
+
+    async def initialize(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
+        asked = _read(params, _Initialize).protocol_version
+        chosen = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+        incoming.connection.mcp_version = chosen
+        return {
+            "protocolVersion": chosen,
+            "capabilities": {"tools": {"listChanged": False}, "resources": {"listChanged": False}, "logging": {}},
+            "serverInfo": {"name": "cellhost", "title": "cellhost", "version": version},
+            "instructions": INSTRUCTIONS,
+        }
+
+    async def nothing(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
+        del incoming, params
+        return {}
+
+    async def list_tools(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
+        del incoming
+        if _read(params, _Page).cursor is not None:
+            raise _invalid("$.cursor", "tools/list has one page")
+        return {"tools": tool_list()}
+
+    async def call_tool(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
+        asked = _read(params, _ToolCall)
+        tool = REGISTRY.get(asked.name)
+        if tool is None:
+            raise _invalid("$.name", f"unknown tool {asked.name[:64]!r}")
+        return await _tool_result(host, tool, asked.arguments, incoming)
+
+    async def list_resources(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
+        del incoming
+        return await resources.list(await host.caller("mcp"), _read(params, _Page).cursor)
+
+    async def list_templates(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
+        del incoming, params
+        return resources.templates()
+
+    async def read_resource(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
+        del incoming
+        return await resources.read(await host.caller("mcp"), _read(params, _Uri).uri)
+
+    async def set_level(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
+        del incoming
+        if _read(params, _Level).level not in LOG_LEVELS:
+            raise _invalid("$.level", f"must be one of {', '.join(LOG_LEVELS)}")
+        return {}
+
+    methods = {
+        "initialize": initialize,
+        "ping": nothing,
+        "tools/list": list_tools,
+        "tools/call": call_tool,
+        "resources/list": list_resources,
+        "resources/templates/list": list_templates,
+        "resources/read": read_resource,
+        "logging/setLevel": set_level,
+    }
+    return {name: _handler(method) for name, method in methods.items()}
+
+
+def _handler(method: Callable[[Incoming, Mapping[str, Any]], Awaitable[Answer]]) -> Handler:
+    async def call(incoming: Incoming, args: tuple[Any, ...], params: Mapping[str, Any]) -> Answer:
+        if args:
+            raise _invalid("$", "MCP params are an object")
+        return await method(incoming, params)
+
+    @takes_anything
+    async def handle(incoming: Incoming, /, *args: Any, **kwargs: Any) -> Result:
+        return await answer(call(incoming, args, kwargs))
+
+    return handle
+
+
+async def _tool_result(
+    host: Host, tool: Tool[Any, Any], arguments: dict[str, Any] | None, incoming: Incoming
+) -> Answer:
+    """Call a tool for a model: what goes wrong with the call is a result that the model can read and act on."""
+    budget = host.config.limits.mcp_chars
+    caller = await host.caller("mcp")
+    call = Call(host, caller, budget=budget, encoded=True, waiting=incoming.connection.workers.waiting)
+    try:
+        result = await host.call(tool.name, arguments, call)
+    except HostError as error:
+        return _failure(error)
+    structured = cast("dict[str, Any]", result) if isinstance(result, dict) else {"result": result}
+    text = strictjson.encode(fit(structured, budget, tool.go_on))
+    return {"content": [{"type": "text", "text": text.decode()}], "structuredContent": msgspec.Raw(text)}
+
+
+def _failure(error: HostError) -> Answer:
+    lines = [f"{error.kind}: {error.message}"]
+    if isinstance(error, InvalidParams):
+        lines += [f"{issue.path}: {issue.message}" for issue in error.issues]
+    if error.hint:
+        lines.append(f"Hint: {error.hint}")
+    return {
+        "content": [{"type": "text", "text": "\n".join(lines)}],
+        "isError": True,
+        "_meta": {"cellhost/error": {"code": error.code, **error.as_data()}},
+    }
+
+
+@cache
+def tool_list() -> msgspec.Raw:
+    """All tools as `tools/list` shows them, encoded once."""
+    return msgspec.Raw(msgspec.json.encode([_described(tool) for tool in REGISTRY.tools.values()]))
+
+
+def _described(tool: Tool[Any, Any]) -> dict[str, Any]:
+    output = tool.output_schema()
+    if output.get("type") != "object":
+        definitions = output.pop("$defs", None)
+        output = {"type": "object", "properties": {"result": output}, "required": ["result"]}
+        if definitions:
+            output["$defs"] = definitions
+    return {
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": tool.input_schema(),
+        "outputSchema": output,
+        "annotations": {
+            "title": tool.title,
+            "readOnlyHint": tool.read_only,
+            "destructiveHint": tool.destructive,
+            "idempotentHint": tool.read_only or tool.idempotent,
+            "openWorldHint": False,
+        },
+    }
+
+
+def _read(params: Mapping[str, Any], struct: type[S]) -> S:
+    try:
+        return msgspec.convert(params, struct)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).replace("`", "").partition(" - at ")
+        raise _invalid(path or "$", message) from None
+
+
+def _invalid(path: str, message: str) -> InvalidParams:
+    return InvalidParams(f"invalid params: {path}: {message}", [Issue(path, message)])

@@ -1,0 +1,92 @@
+"""Long-lived workers on one queue: a task per call would cost more than most calls do.
+
+Calls start in order of arrival. Urgent ones go ahead of the queue and never wait for a free worker. A call that only
+waits (for a job, a turn, an approval) gives its place back for that time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from ..store.errors import Busy
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from anyio.abc import TaskGroup
+
+T = TypeVar("T")
+
+ACTIVE = 64
+WAITING = 256
+BREATH = 64
+"""Calls a worker serves before it lets the reader look at its descriptor."""
+
+
+class Workers(Generic[T]):
+    """Serves items with at most `ACTIVE` workers at work and `WAITING` more in a wait; tasks live in `tasks`."""
+
+    def __init__(self, tasks: TaskGroup, serve: Callable[[T], Awaitable[None]]) -> None:
+        self._tasks = tasks
+        self._serve = serve
+        self._queue: deque[T] = deque()
+        self._urgent: deque[T] = deque()
+        self._idle: list[anyio.Event] = []
+        self._active = 0
+        self._waiting = 0
+
+    def put(self, item: T, *, urgent: bool = False) -> None:
+        """Queue an item; an idle or new worker takes it."""
+        (self._urgent if urgent else self._queue).append(item)
+        self._wake(urgent=urgent)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Entered by a worker's call while it uses nothing.
+
+        Raises:
+            Busy: too many calls wait already.
+        """
+        if self._waiting >= WAITING:
+            raise Busy("too many calls are waiting", hint="let some end, or cancel them")
+        self._waiting += 1
+        self._active -= 1
+        if self._queue:
+            self._wake(urgent=False)
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            self._active += 1
+
+    def _wake(self, *, urgent: bool) -> None:
+        if self._active >= ACTIVE and not urgent:
+            return
+        self._active += 1
+        if self._idle:
+            self._idle.pop().set()
+        else:
+            self._tasks.start_soon(self._work)
+
+    async def _work(self) -> None:
+        served = 0
+        while self._active <= ACTIVE or self._urgent:
+            if not self._urgent and not self._queue:
+                await self._rest()
+                continue
+            await self._serve((self._urgent or self._queue).popleft())
+            served += 1
+            if served % BREATH == 0:
+                await anyio.lowlevel.checkpoint()
+        self._active -= 1
+
+    async def _rest(self) -> None:
+        self._active -= 1
+        called = anyio.Event()
+        self._idle.append(called)
+        await called.wait()

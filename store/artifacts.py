@@ -1,0 +1,208 @@
+"""Artifacts and their versions: which file, saved when, from which bytes, by which cell."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import msgspec
+
+from .checks import invalid
+from .cursors import decode_cursor, encode_cursor
+from .errors import NotFound, StorageError
+from .filenames import clean_filename
+from .ids import new_id, now_ms
+from .rows import Artifact, Edge, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .objects import Objects, Staged
+    from .sqlite import Database
+
+MOST_INPUTS = 500
+
+
+class NewVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """What is saved, where and from what; `priority` stays as it was when it is not given."""
+
+    frame_id: str
+    filename: str
+    content_type: str
+    source: str = "save"
+    producing_cell_id: str | None = None
+    input_version_ids: tuple[str, ...] = ()
+    priority: int | None = None
+
+
+class ArtifactListing(TypedDict):
+    """A page of artifacts, newest first, each with its latest version's size, checksum and ordinal."""
+
+    count: int
+    artifacts: list[dict[str, Any]]
+    next_cursor: str | None
+
+
+class Artifacts:
+    """The `artifacts`, `artifact_versions` and `lineage_edges` tables of a project, and the bytes behind them."""
+
+    def __init__(self, database: Database, objects: Objects) -> None:
+        self._database = database
+        self._objects = objects
+
+    def save(self, staged: Staged, new: NewVersion) -> Version:
+        """Makes the staged bytes the next version of the session's artifact of that name, with its edges.
+
+        All of it or nothing. Raises `NotFound` when the frame, the cell or an input is not of this project.
+        """
+        filename = clean_filename(new.filename)
+        inputs = tuple(dict.fromkeys(new.input_version_ids))
+        if len(inputs) > MOST_INPUTS:
+            raise invalid("$.input_version_ids", f"must have at most {MOST_INPUTS} ids")
+        placing = False
+        try:
+            with self._database.transaction():
+                root = self._check_origin(new, inputs)
+                version = self._write(staged, new, filename, root)
+                self._connect(version, inputs)
+                placing = True
+                self._objects.place(staged)
+        except BaseException:
+            if placing:
+                self._drop_unused(staged.checksum)
+            raise
+        return version
+
+    def find(self, root_frame_id: str, filename: str) -> Artifact | None:
+        where = "WHERE root_frame_id = ? AND filename = ?"
+        return self._database.first(Artifact, where, [root_frame_id, filename])
+
+    def get(self, artifact_id: str) -> Artifact:
+        """Raises `NotFound`."""
+        artifact = self._database.first(Artifact, "WHERE artifact_id = ?", [artifact_id])
+        if artifact is None:
+            raise NotFound("No such artifact", hint="list_artifacts shows what is saved")
+        return artifact
+
+    def version(self, version_id: str) -> Version:
+        """Raises `NotFound`."""
+        version = self._database.first(Version, "WHERE version_id = ?", [version_id])
+        if version is None:
+            raise NotFound("No such version", hint="list_artifacts shows what is saved, with its latest versions")
+        return version
+
+    def versions(self, artifact_id: str) -> list[Version]:
+        """All versions of an artifact, the oldest first."""
+        return self._database.select(Version, "WHERE artifact_id = ? ORDER BY ordinal", [artifact_id])
+
+    def list(
+        self,
+        *,
+        search: str | None = None,
+        filename: str | None = None,
+        content_type: str | None = None,
+        root_frame_id: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> ArtifactListing:
+        """The project's artifacts, newest first; `search` is a part of the name, in any case.
+
+        Raises `InvalidParams` for a cursor of something else.
+        """
+        conditions = ["artifacts.rowid < ?"]
+        values: list[Any] = [decode_cursor("artifacts", cursor)]
+        for condition, value in (
+            ("artifacts.filename = ?", filename),
+            ("artifacts.content_type = ?", content_type),
+            ("root_frame_id = ?", root_frame_id),
+            (r"artifacts.filename LIKE ? ESCAPE '\'", None if search is None else _containing(search)),
+        ):
+            if value is not None:
+                conditions.append(condition)
+                values.append(value)
+        sql = f"{_LISTED} WHERE {' AND '.join(conditions)} ORDER BY artifacts.rowid DESC LIMIT ?"
+        found = self._database.rows(sql, [*values, limit + 1])
+        artifacts = [dict(zip(_LISTED_COLUMNS, row[1:], strict=True)) for row in found[:limit]]
+        following = encode_cursor("artifacts", found[limit - 1][0]) if len(found) > limit else None
+        return {"count": len(artifacts), "artifacts": artifacts, "next_cursor": following}
+
+    def _check_origin(self, new: NewVersion, inputs: Sequence[str]) -> str:
+        root = self._database.value("SELECT root_frame_id FROM frames WHERE frame_id = ?", [new.frame_id])
+        if root is None:
+            raise NotFound("No such frame", hint="frame_new makes one")
+        cell = new.producing_cell_id
+        if cell is not None and not self._database.rows("SELECT 1 FROM cells WHERE cell_id = ?", [cell]):
+            raise NotFound("No such cell", hint="frames with a frame_id lists its cells")
+        for version_id in inputs:
+            self.version(version_id)
+        return str(root)
+
+    def _write(self, staged: Staged, new: NewVersion, filename: str, root: str) -> Version:
+        now, version_id = now_ms(), new_id("v")
+        artifact = self.find(root, filename)
+        if artifact is None:
+            artifact = Artifact(
+                artifact_id=new_id("a"),
+                root_frame_id=root,
+                filename=filename,
+                content_type=new.content_type,
+                priority=new.priority or 0,
+                latest_version_id=version_id,
+                created_at=now,
+                updated_at=now,
+            )
+            self._database.insert(artifact)
+        else:
+            self._database.execute(
+                "UPDATE artifacts SET content_type = ?, priority = ifnull(?, priority),"
+                " latest_version_id = ?, updated_at = ? WHERE artifact_id = ?",
+                [new.content_type, new.priority, version_id, now, artifact.artifact_id],
+            )
+        latest = "SELECT max(ordinal) FROM artifact_versions WHERE artifact_id = ?"
+        version = Version(
+            version_id=version_id,
+            artifact_id=artifact.artifact_id,
+            ordinal=(self._database.value(latest, [artifact.artifact_id]) or 0) + 1,
+            filename=filename,
+            content_type=new.content_type,
+            size_bytes=staged.size,
+            checksum=staged.checksum,
+            producing_cell_id=new.producing_cell_id,
+            frame_id=new.frame_id,
+            source=new.source,
+            created_at=now,
+        )
+        self._database.insert(version)
+        return version
+
+    def _connect(self, version: Version, inputs: Sequence[str]) -> None:
+        for version_id in inputs:
+            self._database.insert(
+                Edge(
+                    input_version_id=version_id,
+                    output_version_id=version.version_id,
+                    producing_cell_id=version.producing_cell_id,
+                    created_at=version.created_at,
+                )
+            )
+
+    def _drop_unused(self, checksum: str) -> None:
+        """Takes back the bytes of a save that failed at the end, unless a version came to need them."""
+        # Placing and this both hold the write lock: no other server counts on bytes that are about to go.
+        with contextlib.suppress(StorageError), self._database.transaction():
+            if not self._database.rows("SELECT 1 FROM artifact_versions WHERE checksum = ?", [checksum]):
+                self._objects.remove(checksum)
+
+
+_OF_VERSION = ("ordinal", "size_bytes", "checksum")
+_LISTED_COLUMNS = (*Artifact.__struct_fields__, *_OF_VERSION)
+_LISTED = (
+    f"SELECT artifacts.rowid, {', '.join(f'artifacts.{name}' for name in Artifact.__struct_fields__)},"
+    f" {', '.join(f'artifact_versions.{name}' for name in _OF_VERSION)}"
+    " FROM artifacts JOIN artifact_versions ON version_id = latest_version_id"
+)
+
+
+def _containing(text: str) -> str:
+    escaped = text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+    return f"%{escaped}%"

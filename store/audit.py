@@ -1,0 +1,44 @@
+"""The audit: one row for every call that came in, whatever became of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .rows import HostCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .sqlite import Database
+
+MOST_PREVIEW = 500
+
+
+class Audit:
+    """The `host_calls` table of control.db."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add_calls(self, calls: Iterable[HostCall]) -> None:
+        """Keeps the calls in one commit, durable on return: all of them or none."""
+        with self._database.transaction():
+            for call in calls:
+                preview = call.args_preview[:MOST_PREVIEW]
+                self._database.insert(msgspec.structs.replace(call, args_preview=preview))
+
+    def list(
+        self, *, tool: str | None = None, since: int | None = None, denied: bool = False, limit: int = 100
+    ) -> list[HostCall]:
+        """The latest calls, newest first; `since` in ms; `denied` leaves only those refused by rule or by guard."""
+        conditions = ["at >= ?"]
+        values: list[str | int] = [since or 0]
+        if tool is not None:
+            conditions.append("method = ?")
+            values.append(tool)
+        if denied:
+            conditions.append("error_kind IN ('permission', 'denied')")
+        rest = f"WHERE {' AND '.join(conditions)} ORDER BY call_id DESC LIMIT ?"
+        return self._database.select(HostCall, rest, [*values, limit])

@@ -1,0 +1,138 @@
+"""The object store: bytes of artifact versions, named by their SHA-256, kept once and never changed.
+
+    with objects.stage(path) as staged:          # the long part: copies, hashes and fsyncs in one pass
+        artifacts.save(staged, …)                # the short part: places the bytes and writes the rows
+
+A copy in progress is an `.incoming-…` file whose lock is held; one that a killed server left behind is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from .errors import StorageError
+from .faults import write_fault
+from .folders import make_private_folder, sync_folder
+from .sources import copy_hashed, open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+_INCOMING = ".incoming-"
+
+
+class Staged(msgspec.Struct, frozen=True):
+    """Bytes that are safe on the disk and not yet anybody's; `checksum` is SHA-256 in hex."""
+
+    checksum: str
+    size: int
+    path: Path
+
+
+class Objects:
+    """The objects of one project, under `folder`; safe to use from any thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._swept = False
+
+    def path(self, checksum: str) -> Path:
+        """Where the bytes are, if they are there."""
+        return self._folder / checksum[:2] / checksum
+
+    @contextlib.contextmanager
+    def stage(self, source: Path | BinaryIO) -> Generator[Staged]:
+        """Copies a regular file, or what is left of an open one, into the store; gone again unless placed.
+
+        Raises `NotFound` or `InvalidParams` for a file that cannot be read, `Busy` for one that changes meanwhile,
+        `StorageError` when the copy cannot be written.
+        """
+        with open_source(source) as reading:
+            self._sweep()
+            path, descriptor = self._incoming()
+            try:
+                checksum, size = copy_hashed(reading, descriptor)
+                yield Staged(checksum, size, path)
+            finally:
+                path.unlink(missing_ok=True)
+                os.close(descriptor)
+
+    def place(self, staged: Staged) -> bool:
+        """Gives the staged bytes their name; false when they were there already, whole. Raises `StorageError`."""
+        target = self.path(staged.checksum)
+        with contextlib.suppress(OSError):
+            if target.stat().st_size == staged.size:
+                return False
+        make_private_folder(target.parent)
+        try:
+            staged.path.replace(target)
+            sync_folder(target.parent)
+        except OSError as error:
+            raise write_fault(error) from error
+        return True
+
+    def put(self, source: Path | BinaryIO) -> tuple[str, int]:
+        """Keeps the bytes and returns their SHA-256 (hex) and size. Raises what `stage` and `place` raise."""
+        with self.stage(source) as staged:
+            self.place(staged)
+        return staged.checksum, staged.size
+
+    def remove(self, checksum: str) -> None:
+        """Takes the bytes away; only for who knows that no version names them."""
+        self.path(checksum).unlink(missing_ok=True)
+
+    def open(self, checksum: str, size: int | None = None) -> BinaryIO:
+        """Opens the bytes for reading; with `size`, only if they are whole. Raises `StorageError`."""
+        try:
+            opened = self.path(checksum).open("rb")
+        except OSError as error:
+            raise _lost() from error
+        if size is not None and os.fstat(opened.fileno()).st_size != size:
+            opened.close()
+            raise _lost()
+        return opened
+
+    def _incoming(self) -> tuple[Path, int]:
+        make_private_folder(self._folder)
+        while True:
+            path = self._folder / f"{_INCOMING}{secrets.token_hex(8)}"
+            try:
+                descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o400)
+            except OSError as error:
+                raise write_fault(error) from error
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Another server's sweep may have come between the two lines above.
+            if os.fstat(descriptor).st_nlink:
+                return path, descriptor
+            os.close(descriptor)
+
+    def _sweep(self) -> None:
+        """Removes, once, what servers that were killed left half copied."""
+        if not self._swept:
+            self._swept = True
+            for path in self._folder.glob(f"{_INCOMING}*"):
+                with contextlib.suppress(OSError):
+                    _remove_if_abandoned(path)
+
+
+def _remove_if_abandoned(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def _lost() -> StorageError:
+    return StorageError(
+        "The bytes of this version are missing or incomplete",
+        hint="Put the project's objects folder back from a copy; other versions are not affected",
+    )

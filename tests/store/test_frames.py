@@ -1,0 +1,198 @@
+"""Frames: made, changed, browsed, searched and looked into."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from cellhost.store.errors import InvalidParams, NotFound
+from cellhost.store.frames import FrameListing, FrameSearch
+from cellhost.store.ids import new_id
+from cellhost.store.records import Records
+from cellhost.store.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "data") as opened:
+        yield opened
+
+
+@pytest.fixture
+def records(store: Store) -> Records:
+    return store.project("p")
+
+
+def names(listing: FrameListing | FrameSearch) -> list[Any]:
+    return [frame["name"] for frame in listing["frames"]]
+
+
+def test_a_root_frame_is_its_own_session(records: Records) -> None:
+    frame = records.frames.add(kind="session", name="first", workspace="folder")
+    assert records.frames.get(frame.frame_id) == frame
+    assert (frame.root_frame_id, frame.parent_id, frame.depth) == (frame.frame_id, None, 0)
+    assert frame.created_at == frame.updated_at > 1_700_000_000_000
+
+
+def test_a_child_belongs_to_its_parents_session_and_workspace(records: Records) -> None:
+    root = records.frames.add(kind="session", workspace="folder")
+    turn = records.frames.add(kind="turn", parent_id=root.frame_id)
+    job = records.frames.add(kind="job", parent_id=turn.frame_id, workspace="elsewhere")
+    assert (turn.root_frame_id, turn.depth, turn.workspace) == (root.frame_id, 1, "folder")
+    assert (job.root_frame_id, job.depth, job.workspace) == (root.frame_id, 2, "elsewhere")
+    assert records.frames.children(root.frame_id) == [turn]
+
+
+def test_a_given_id_is_used_once(records: Records) -> None:
+    frame_id = new_id("f")
+    assert records.frames.add(kind="session", frame_id=frame_id).frame_id == frame_id
+    with pytest.raises(InvalidParams, match=r"\$.frame_id: is taken"):
+        records.frames.add(kind="session", frame_id=frame_id)
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"kind": ""}, InvalidParams, r"\$.kind"),
+        ({"status": "asleep"}, InvalidParams, r"\$.status: must be one of ready, processing"),
+        ({"frame_id": "f-1"}, InvalidParams, "12 hex digits"),
+        ({"frame_id": "../../etc"}, InvalidParams, "12 hex digits"),
+        ({"parent_id": "f-000000000000"}, NotFound, "No such frame"),
+    ],
+)
+def test_a_bad_frame_is_refused(
+    records: Records, changed: dict[str, str], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        records.frames.add(**({"kind": "turn"} | changed))
+    assert records.frames.browse()["frames"] == []
+
+
+def test_an_update_changes_what_is_given(records: Records) -> None:
+    frame = records.frames.add(kind="turn", name="before")
+    records.database.execute("UPDATE frames SET updated_at = 1")
+    changed = records.frames.update(frame.frame_id, status="done", task_summary="counted birds")
+    assert (changed.name, changed.status, changed.task_summary) == ("before", "done", "counted birds")
+    assert changed.updated_at > 1
+    assert records.frames.get(frame.frame_id) == changed
+    with pytest.raises(NotFound, match="No such frame"):
+        records.frames.update("f-000000000000", status="done")
+    with pytest.raises(InvalidParams, match=r"\$.status"):
+        records.frames.update(frame.frame_id, status="asleep")
+
+
+def test_browsing_has_roots_only_newest_first(records: Records) -> None:
+    root = records.frames.add(kind="session", name="one", status="done")
+    records.frames.add(kind="turn", name="child", parent_id=root.frame_id)
+    records.frames.add(kind="session", name="two")
+    assert names(records.frames.browse()) == ["two", "one"]
+    assert names(records.frames.browse(roots_only=False)) == ["two", "child", "one"]
+    assert names(records.frames.browse(status="done")) == ["one"]
+    listing = records.frames.browse(limit=2)
+    assert (listing["mode"], listing["next_cursor"]) == ("browse", None)
+    assert set(listing["frames"][0]) >= {"frame_id", "root_frame_id", "kind", "workspace", "updated_at"}
+
+
+def test_pages_have_every_frame_exactly_once_while_frames_are_added(records: Records) -> None:
+    for number in range(25):
+        records.frames.add(kind="session", name=str(number))
+    seen: list[str] = []
+    cursor = None
+    for page in range(10):
+        listing = records.frames.browse(limit=4, cursor=cursor)
+        seen += names(listing)
+        records.frames.add(kind="session", name=f"late {page}")
+        cursor = listing["next_cursor"]
+        if cursor is None:
+            break
+    assert seen == [str(number) for number in reversed(range(25))]
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "!!", "ünï", "ZnJhbWVz", "YXJ0aWZhY3RzOjE", "ZnJhbWVzOi0x", "ZnJhbWVzOjk5OTk5OTk5OTk5OTk5OTk5OTk5"]
+)
+def test_a_cursor_of_something_else_is_refused(records: Records, cursor: str) -> None:
+    with pytest.raises(InvalidParams, match=r"\$.cursor"):
+        records.frames.browse(cursor=cursor)
+
+
+def test_search_finds_names_summaries_and_what_cells_contain(records: Records) -> None:
+    named = records.frames.add(kind="session", name="Penguin census")
+    worked = records.frames.add(kind="session", name="other")
+    records.cells.add(frame_id=worked.frame_id, code="import penguins\nprint(penguins.weight.mean())")
+    records.frames.add(kind="session", name="nothing of it")
+    assert names(records.frames.search("penguin")) == ["other", "Penguin census"]
+    assert names(records.frames.search("penguin weight")) == ["other"]
+    assert names(records.frames.search("CENSUS")) == ["Penguin census"]
+    records.frames.update(named.frame_id, name="Albatross census")
+    assert names(records.frames.search("penguin")) == ["other"]
+    found = records.frames.search("albatross", status="ready", roots_only=True)
+    assert (found["mode"], found["pattern"], names(found)) == ("search", "albatross", ["Albatross census"])
+    assert names(records.frames.search("albatross", status="done")) == []
+
+
+def test_search_finds_what_a_job_printed(records: Records) -> None:
+    frame = records.frames.add(kind="session", name="printed")
+    cell = records.cells.add(frame_id=frame.frame_id, code="main()")
+    records.database.execute(
+        "UPDATE cells SET stdout_tail = 'converged after 12 steps' WHERE cell_id = ?", [cell.cell_id]
+    )
+    assert names(records.frames.search("converged")) == ["printed"]
+
+
+def test_search_pages_like_browse(records: Records) -> None:
+    for number in range(7):
+        records.frames.add(kind="session", name=f"run {number}")
+    first = records.frames.search("run", limit=4)
+    second = records.frames.search("run", limit=4, cursor=first["next_cursor"])
+    assert names(first) + names(second) == [f"run {number}" for number in reversed(range(7))]
+    assert second["next_cursor"] is None
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pattern=st.text(max_size=60))
+@example('"')
+@example('" OR name:* NEAR(')
+@example("a AND NOT b* -c ^d {e} f:g")
+@example("\x00 null \ud800")
+@example("*")
+@example(" ")
+@example("word " * 200)
+def test_any_text_may_be_searched_for(records: Records, pattern: str) -> None:
+    found = records.frames.search(pattern)
+    assert found == {"mode": "search", "pattern": pattern, "frames": [], "next_cursor": None}
+
+
+def test_every_word_of_a_name_finds_it(records: Records) -> None:
+    name = f'Żółw "quoted" über_snake {uuid.uuid4()}'
+    records.frames.add(kind="session", name=name)
+    for word in [*name.split(), name]:
+        assert names(records.frames.search(word)) == [name], word
+
+
+def test_detail_pages_the_cells_in_order(records: Records) -> None:
+    frame = records.frames.add(kind="session")
+    child = records.frames.add(kind="turn", parent_id=frame.frame_id)
+    for number in range(5):
+        records.cells.add(frame_id=frame.frame_id, code=f"step({number})")
+    first, last = (records.frames.detail(frame.frame_id, page=page, page_size=3) for page in (0, 1))
+    assert [cell["code"] for cell in first["cells"]] == ["step(0)", "step(1)", "step(2)"]
+    assert [cell["seq"] for cell in last["cells"]] == [4, 5]
+    assert (first["n_pages"], first["total_cells"], first["last_page"], last["last_page"]) == (2, 5, False, True)
+    assert first["frame"]["frame_id"] == frame.frame_id
+    assert [found["frame_id"] for found in first["children"]] == [child.frame_id]
+    beyond = records.frames.detail(frame.frame_id, page=9, page_size=3)
+    assert (beyond["cells"], beyond["last_page"]) == ([], True)
+    empty = records.frames.detail(child.frame_id)
+    assert (empty["n_pages"], empty["total_cells"], empty["last_page"]) == (1, 0, True)
+
+
+@pytest.mark.parametrize("frame_id", ["f-000000000000", "", "'; DROP TABLE frames", "v-000000000000"])
+def test_absent_and_malformed_ids_are_the_same_answer(records: Records, frame_id: str) -> None:
+    with pytest.raises(NotFound) as caught:
+        records.frames.detail(frame_id)
+    assert str(caught.value) == "No such frame"

@@ -1,0 +1,157 @@
+"""The audit: one row for every call, whatever door it came through and however it ended.
+
+A mutating call's row is on disk before its reply; calls in flight together share one commit. Rows of calls that only
+read follow within 250 ms.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+import msgspec
+
+from ..store.errors import HostError
+from ..store.rows import HostCall
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .call import Caller
+    from .store_thread import StoreThread
+
+LAG_S = 0.25
+MAX_UNWRITTEN = 10_000
+PREVIEW_CHARS = 500
+
+_CONTENTS = frozenset({"content", "old", "new"})
+_SECRET_WORDS = ("secret", "token", "password", "passwd", "api_key", "apikey", "credential")
+
+logger = logging.getLogger(__name__)
+
+
+class Entry:
+    """A call's row while the call runs."""
+
+    __slots__ = (
+        "arguments",
+        "at",
+        "caller",
+        "error_kind",
+        "keys",
+        "method",
+        "request_id",
+        "side_effect_class",
+        "started",
+    )
+
+    def __init__(self, method: str, caller: Caller) -> None:
+        self.method = method
+        self.caller = caller
+        self.at = time.time_ns() // 1_000_000
+        self.started = time.perf_counter_ns()
+        self.arguments: Any = None
+        self.keys: tuple[str, ...] = ()
+        self.side_effect_class: str | None = None
+        self.request_id: str | None = None
+        self.error_kind: str | None = None
+
+    def row(self) -> HostCall:
+        """The finished row."""
+        return HostCall(
+            at=self.at,
+            door=self.caller.door,
+            root_frame_id=self.caller.root_frame_id,
+            exec_id=self.caller.exec_id,
+            method=self.method,
+            side_effect_class=self.side_effect_class,
+            resource_keys=msgspec.json.encode(self.keys).decode(),
+            args_preview=preview(self.arguments),
+            ok=self.error_kind is None,
+            error_kind=self.error_kind,
+            elapsed_us=(time.perf_counter_ns() - self.started) // 1000,
+            request_id=self.request_id,
+        )
+
+
+def preview(arguments: Any) -> str:
+    """The arguments as JSON of at most 500 characters, without file contents and secrets."""
+    if isinstance(arguments, dict):
+        named = cast("dict[str, Any]", arguments)
+        arguments = {name: _shown(name, value) for name, value in named.items()}
+    try:
+        text = msgspec.json.encode(arguments).decode("utf-8", "replace")
+    except (TypeError, ValueError, RecursionError):  # in process, anything may be passed
+        text = f"<{type(arguments).__name__}>"
+    return text if len(text) <= PREVIEW_CHARS else text[: PREVIEW_CHARS - 1] + "…"
+
+
+def _shown(name: str, value: Any) -> Any:
+    if name in _CONTENTS and isinstance(value, str):
+        return f"<{len(value)} characters>"
+    if any(word in name.lower() for word in _SECRET_WORDS):
+        return "<hidden>"
+    if name == "env" and isinstance(value, dict):
+        return dict.fromkeys(cast("Mapping[str, Any]", value), "<hidden>")
+    return value[: PREVIEW_CHARS * 2] if isinstance(value, str) else value
+
+
+class Audit:
+    """Collects rows and writes them in groups; `flush_forever` runs in the host's task group."""
+
+    def __init__(self, store: StoreThread) -> None:
+        self._store = store
+        self._rows: list[HostCall] = []
+        self._dropped = 0
+        self._more = anyio.Event()
+
+    def add(self, entry: Entry) -> None:
+        """Note a call that only read; it is written later."""
+        if len(self._rows) >= MAX_UNWRITTEN:
+            self._dropped += 1  # the store cannot be written: say so once it can
+            return
+        self._rows.append(entry.row())
+        self._more.set()
+
+    async def commit(self, entry: Entry) -> None:
+        """Write a mutating call's row, and all that wait, before returning.
+
+        Raises:
+            StorageError: it could not be written.
+        """
+        self._rows.append(entry.row())
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Write what waits; rows that cannot be written are kept for the next time."""
+        # Calls in flight queue for the store's one thread: the first takes everybody's rows along.
+        await self._store.run(self.write_now)
+
+    def write_now(self) -> None:
+        """As `flush`, blocking: in the store's thread only."""
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+        try:
+            self._store.store.control.audit.add_calls(rows)
+        except HostError:
+            self._rows = rows + self._rows
+            raise
+        if self._dropped:
+            logger.warning(
+                "%d audit rows of reading calls were dropped while the store could not be written", self._dropped
+            )
+            self._dropped = 0
+
+    async def flush_forever(self) -> None:
+        """Write reading calls' rows within `LAG_S` of their arrival."""
+        while True:
+            await self._more.wait()
+            await anyio.sleep(LAG_S)
+            self._more = anyio.Event()
+            try:
+                await self.flush()
+            except HostError as error:
+                logger.warning("the audit could not be written: %s", error)

@@ -1,0 +1,276 @@
+"""Tools that run Python in the background and watch it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, cast
+
+import msgspec
+from msgspec import Meta
+
+from ..store.errors import InvalidParams, Issue
+from .tool import Tool, resource_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .call import Call
+
+ExecId = Annotated[str, Meta(min_length=1, max_length=256, description="Id of a job.", examples=["exec-0123456789ab"])]
+Since = Annotated[
+    str,
+    Meta(max_length=1000, description='`next` of the last answer: return only what is new since. "0": from the start.'),
+]
+
+
+class Progress(TypedDict):
+    done: float
+    total: float | None
+    message: str | None
+
+
+class Launched(TypedDict):
+    exec_id: str
+    status: str
+
+
+class ExecBackgroundParams(msgspec.Struct, frozen=True):
+    code: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=200_000,
+            description="Python to run in a fresh Jupyter kernel, with the workspace as its working folder.",
+            examples=["import time\nfor i in range(3):\n    print(i)\n    time.sleep(1)"],
+        ),
+    ]
+    label: Annotated[str, Meta(max_length=200, description="A short name for people.")] | None = None
+    timeout_s: Annotated[float, Meta(gt=0, le=2_592_000, description="End the job after this many seconds.")] | None = (
+        None
+    )
+    memory_mb: Annotated[int, Meta(ge=16, le=1_048_576, description="Memory the job may use, in MiB.")] | None = None
+    kernel: (
+        Annotated[
+            str | dict[str, Any],
+            Meta(
+                description='Interpreter: {"python": "/path/to/python"} of an environment with ipykernel.',
+                examples=[{"python": ".venv/bin/python"}],
+            ),
+        ]
+        | None
+    ) = None
+    env: (
+        Annotated[dict[str, str], Meta(max_length=200, description="Further environment variables of the job.")] | None
+    ) = None
+    key: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=200, description="Idempotency key: the same key gives the same job again."),
+        ]
+        | None
+    ) = None
+
+
+class SubmitBackgroundExecTool(Tool[ExecBackgroundParams, Launched]):
+    name = "exec_background"
+    title = "Start a background job"
+    description = (
+        "Start Python code as a background job and return at once with its exec_id. Look at it with exec_peek, wait "
+        "with exec_wait, stop it with exec_interrupt. Inside the code, `host` calls back: host.query(sql), "
+        "host.progress(done, total), host.save_artifact(path), host.read_file(path), …. Files are read and written "
+        "relative to the workspace. Needs approval unless a rule allows it."
+    )
+    read_only = False
+    requires_approval = True
+    side_effect_class = "runtime_mutation"
+    destructive = True
+    target_is_code = True
+
+    def permission_target(self, arguments: Mapping[str, Any]) -> str:
+        return cast("str", arguments["code"])
+
+    def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        del arguments
+        return ("background:jobs",)
+
+    async def run(self, params: ExecBackgroundParams, call: Call) -> Launched:
+        given = _given(params, leave_out=("code",))
+        origin = "agent"
+        if call.caller.trusted:  # a label for the records; nothing depends on it
+            origin = str(call.extra.get("origin") or origin)[:64]
+        return cast("Launched", await call.host.executor(call.caller).launch(params.code, origin=origin, **given))
+
+
+class JobRow(TypedDict):
+    exec_id: str
+    label: NotRequired[str | None]
+    status: str
+    done: NotRequired[bool]
+    started_at: NotRequired[int | None]
+    ended_at: NotRequired[int | None]
+    stdout_bytes: NotRequired[int]
+    stderr_bytes: NotRequired[int]
+    progress: NotRequired[Progress | None]
+    code_preview: NotRequired[str]
+
+
+class ExecListParams(msgspec.Struct, frozen=True):
+    status: (
+        Annotated[str, Meta(max_length=32, description="Only jobs of this status.", examples=["running"])] | None
+    ) = None
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Jobs an answer (default 50).")] | None = None
+    cursor: Annotated[str, Meta(max_length=256, description="exec_id of the last row, to go on after it.")] | None = (
+        None
+    )
+
+
+class ListBackgroundExecsTool(Tool[ExecListParams, list[JobRow]]):
+    name = "exec_list"
+    title = "List jobs"
+    description = (
+        "List this project's background jobs, newest first, without their output: status, times, sizes of the output, "
+        "progress, the code's first line. Earlier sessions' jobs are there too."
+    )
+    bare_when_empty = True
+    ahead = True
+    go_on = "cursor: the exec_id of the last row"
+
+    def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        del arguments
+        return ("background:jobs",)
+
+    async def run(self, params: ExecListParams, call: Call) -> list[JobRow]:
+        return cast("list[JobRow]", await call.host.executor(call.caller).list_jobs(**_given(params)))
+
+
+class Outcome(TypedDict):
+    """A job as `exec_peek` shows it; once `done` is true nothing in it changes."""
+
+    exec_id: str
+    status: str
+    done: NotRequired[bool]
+    stdout: NotRequired[str]
+    stderr: NotRequired[str]
+    interrupted: NotRequired[bool]
+    error: NotRequired[dict[str, Any] | None]
+    result: NotRequired[str | None]
+    outputs: NotRequired[list[dict[str, Any]]]
+    progress: NotRequired[Progress | None]
+    exit: NotRequired[dict[str, Any] | None]
+    started_at: NotRequired[int | None]
+    ended_at: NotRequired[int | None]
+    label: NotRequired[str | None]
+    next: NotRequired[str]
+    truncated: NotRequired[bool]
+    dropped_chars: NotRequired[int]
+    usage: NotRequired[dict[str, Any] | None]
+
+
+class ExecPeekParams(msgspec.Struct, frozen=True):
+    exec_id: ExecId
+    since: Since | None = None
+    max_chars: (
+        Annotated[int, Meta(ge=1, le=1_000_000, description="Characters of output at most (default 1,000,000).")] | None
+    ) = None
+    stream: (
+        Annotated[Literal["stdout", "stderr", "both"], Meta(description="Which output to return (default both).")]
+        | None
+    ) = None
+
+
+class PeekBackgroundExecTool(Tool[ExecPeekParams, Outcome]):
+    name = "exec_peek"
+    title = "Look at a job"
+    description = (
+        "Show a job as it is now: status, output so far, error, result, progress. Never waits. Without `since` "
+        "the output is shown whole (head and tail when long); with `since` set to the last answer's `next`, only "
+        "what is new."
+    )
+    bare = "exec_id"
+    ahead = True
+    go_on = "since: the answer's next"
+
+    def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        return (resource_key("background_exec", arguments["exec_id"]),)
+
+    async def run(self, params: ExecPeekParams, call: Call) -> Outcome:
+        given = _within_budget(_given(params, leave_out=("exec_id",)), call)
+        return cast("Outcome", await call.host.executor(call.caller).peek(params.exec_id, **given))
+
+
+class ExecWaitParams(msgspec.Struct, frozen=True):
+    exec_id: ExecId
+    timeout_s: Annotated[float, Meta(ge=0, le=600, description="Seconds to wait at most (default 30).")] | None = None
+    since: Since | None = None
+    until: (
+        Annotated[
+            Literal["news", "done"],
+            Meta(description="done (default): until the job ends; news: until it prints, progresses or ends."),
+        ]
+        | None
+    ) = None
+
+
+class WaitBackgroundExecTool(Tool[ExecWaitParams, Outcome]):
+    name = "exec_wait"
+    title = "Wait for a job"
+    description = (
+        "Wait until a job ends (or has news), at most timeout_s seconds, then show it as exec_peek does. An answer "
+        "with done: false means that the time ran out and the job goes on: wait again, or do something else meanwhile."
+    )
+
+    ordered = False
+    go_on = "since: the answer's next"
+
+    def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        return (resource_key("background_exec", arguments["exec_id"]),)
+
+    async def run(self, params: ExecWaitParams, call: Call) -> Outcome:
+        given = _within_budget(_given(params, leave_out=("exec_id",)), call)
+        if params.exec_id == call.caller.exec_id:
+            raise InvalidParams(
+                "a job cannot wait for itself", [Issue("$.exec_id", "is the job that asks")], hint="wait for another"
+            )
+        with call.waiting():
+            return cast("Outcome", await call.host.executor(call.caller).wait(params.exec_id, **given))
+
+
+class ExecInterruptParams(msgspec.Struct, frozen=True):
+    exec_id: ExecId
+
+
+class InterruptBackgroundExecTool(Tool[ExecInterruptParams, Outcome]):
+    name = "exec_interrupt"
+    title = "Stop a job"
+    description = (
+        "Stop a job: it is interrupted as by Ctrl-C, and ended by force when it does not react. Answers once the "
+        "signal is sent; a job that has ended stays as it is. Needs no approval."
+    )
+    read_only = False
+    side_effect_class = "runtime_mutation"
+    idempotent = True
+    destructive = True
+    bare = "exec_id"
+    ahead = True
+    ordered = False
+
+    def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        return (resource_key("background_exec", arguments["exec_id"]),)
+
+    async def run(self, params: ExecInterruptParams, call: Call) -> Outcome:
+        return cast("Outcome", await call.host.executor(call.caller).interrupt(params.exec_id))
+
+
+def _given(params: msgspec.Struct, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The arguments the caller gave, for executors that know only some of them."""
+    return {
+        name: value
+        for name, value in msgspec.structs.asdict(params).items()
+        if value is not None and name not in leave_out
+    }
+
+
+def _within_budget(given: dict[str, Any], call: Call) -> dict[str, Any]:
+    if call.budget is not None:
+        # Half of it: JSON escapes, and the answer's other fields.
+        given["max_chars"] = min(given.get("max_chars", call.budget), call.budget // 2)
+    return given

@@ -1,0 +1,74 @@
+"""One call on its way: who makes it, and what it may use while it runs."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from .host import Host
+
+Door = Literal["plain", "editor", "mcp", "kernel", "in_process"]
+
+TRUSTED_DOORS: frozenset[Door] = frozenset({"plain", "editor", "in_process"})
+"""Doors of whoever wrote our command line; a model or a job stands behind the others."""
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Identity of a call: its door and the frame it is recorded in. A job's comes from the job, never from itself."""
+
+    door: Door
+    project_id: str
+    root_frame_id: str
+    frame_id: str
+    exec_id: str | None = None
+    cell_id: str | None = None
+
+    @property
+    def trusted(self) -> bool:
+        """True where other projects and harness methods may be reached."""
+        return self.door in TRUSTED_DOORS
+
+
+class ReportProgress(Protocol):
+    """Told of a call's progress; `total` and `message` may be absent."""
+
+    def __call__(self, done: float, total: float | None, message: str | None) -> None: ...
+
+
+def _no_progress(done: float, total: float | None, message: str | None) -> None:
+    """For callers that asked for none."""
+
+
+class Call:
+    """What `Tool.run` gets beside its parameters.
+
+    `budget`: characters of JSON the answer may have, or None. `encoded`: results may hold `msgspec.Raw`.
+    `waiting()`: entered around a wait that uses no resource, so that the door may serve other calls meanwhile.
+    `extra`: the older SDK's compatibility keys.
+    """
+
+    __slots__ = ("budget", "caller", "encoded", "extra", "host", "progress", "waiting")
+
+    def __init__(
+        self,
+        host: Host,
+        caller: Caller,
+        *,
+        budget: int | None = None,
+        encoded: bool = False,
+        progress: ReportProgress = _no_progress,
+        waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self.host = host
+        self.caller = caller
+        self.budget = budget
+        self.encoded = encoded
+        self.progress = progress
+        self.waiting = waiting
+        self.extra: dict[str, Any] = {}

@@ -1,0 +1,53 @@
+"""Settings of one host: where it keeps things, and its limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+_Positive = Annotated[int, msgspec.Meta(ge=1)]
+_Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Limits(msgspec.Struct, kw_only=True):
+    """What one call, one job and one server may use at most; times in seconds, sizes in bytes."""
+
+    query_timeout_s: _Seconds = 5.0
+    query_rows: _Positive = 10_000
+    query_bytes: _Positive = 8 * 1024 * 1024
+    query_value_bytes: _Positive = 1_000_000
+    query_workers: _Positive = 2
+    jobs_running: _Positive = 16
+    jobs_queued: _Positive = 1_000
+    job_disk_bytes: _Positive = 1024 * 1024 * 1024
+    frame_bytes: _Positive = 16 * 1024 * 1024
+    read_bytes: _Positive = 8 * 1024 * 1024
+    mcp_chars: _Positive = 16_000
+
+
+class Config(msgspec.Struct, kw_only=True):
+    """Settings of one host; every field may be set after construction and before `async with`.
+
+    `data_dir` defaults to the user's data folder for cellhost. `rules` are `(tool, pattern, decision)` that hold
+    for this server's conversation only. `databases` maps a name to the path of an SQLite file.
+    """
+
+    data_dir: Path | None = None
+    project_id: str = "default"
+    new_session: bool = False
+    frame_id: str | None = None
+    team_mode: bool = False
+    python: str | None = None
+    rules: tuple[tuple[str, str, Literal["allow", "deny", "ask"]], ...] = ()
+    databases: dict[str, Path] = {}
+    limits: Limits = msgspec.field(default_factory=Limits)
+
+    def data_folder(self) -> Path:
+        """The data folder, absolute; it need not exist yet."""
+        if self.data_dir is not None:
+            return Path(self.data_dir).absolute()
+        from platformdirs import user_data_path
+
+        return user_data_path("cellhost", appauthor=False)

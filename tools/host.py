@@ -1,0 +1,252 @@
+"""The host: everything a call needs, and the one path every call takes, whatever door it came through.
+
+normalise → validate → secret-path veto → permission gate → run → audit
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import sqlite3
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar, cast
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from ..store.errors import HostError, InvalidParams, Issue, PermissionNeeded, UnknownMethod
+from ..store.store import Store
+from .audit import Audit, Entry
+from .callbacks import CALLBACK_METHODS
+from .gate import Gate
+from .harness import HARNESS_METHODS
+from .jobs import Background, Executor
+from .normalise import normalise, validate
+from .order import ResourceOrder
+from .queries import Queries
+from .registry import REGISTRY
+from .rules import Subject, Verdict
+from .saving import Artifacts
+from .session import Session
+from .store_thread import StoreThread
+from .tool import Tool
+from .workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from .call import Call, Caller, Door
+    from .config import Config
+    from .harness import PingResult
+    from .kernel.spec import KernelFactory
+    from .method import Method
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+FILE_THREADS = 4
+MAX_SHOWN_NAME = 64
+PROTOCOL = "1"
+FEATURES = ("batch", "cancel", "mcp")
+
+
+class Host:
+    """One server's state.
+
+    `async with` starts what needs kernels and background tasks; calls that need none of it work before that too.
+    """
+
+    CONFINEMENT: ClassVar[str] = "none"
+
+    def __init__(self, config: Config, workspace: Path, kernel_factory: KernelFactory | None = None) -> None:
+        self.config = config
+        self.workspace = Workspace(workspace)
+        self.store = StoreThread(Store(config.data_folder()))
+        self.session = Session(self.store, config, self.workspace.root)
+        self.gate = Gate(self.store, config.rules)
+        self.audit = Audit(self.store)
+        self.queries = Queries(self.store, config)
+        self.artifacts = Artifacts(self)
+        self.background = Background(self, kernel_factory)
+        self.methods = _method_table()
+        self._order = ResourceOrder()
+        self._file_threads = anyio.CapacityLimiter(FILE_THREADS)
+        self._exit: AsyncExitStack | None = None
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(tasks.cancel_scope.cancel)
+            await tasks.start(self.queries.readers.serve)
+            tasks.start_soon(self.audit.flush_forever)
+            await stack.enter_async_context(self.background)
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._exit is not None
+        try:
+            await self._exit.__aexit__(kind, error, trace)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.aclose()
+
+    async def aclose(self) -> None:
+        """Write what waits and close the files; also for a host that was never entered."""
+        await self.store.run(self._write_and_close)
+
+    def _write_and_close(self) -> None:
+        try:
+            self.audit.write_now()
+        except HostError as error:
+            logger.warning("the audit could not be written: %s", error)
+        self.store.store.close()
+
+    def executor(self, caller: Caller) -> Executor:
+        """What the caller's job tools work on."""
+        return self.background.executor(caller)
+
+    async def describe(self, caller: Caller) -> PingResult:
+        """What `ping` answers."""
+        from cellhost import __version__
+
+        return {
+            "version": __version__,
+            "protocol": PROTOCOL,
+            "sqlite": sqlite3.sqlite_version,
+            "limits": msgspec.to_builtins(self.config.limits),
+            "features": list(FEATURES),
+            "confinement": self.CONFINEMENT,
+            "project_id": caller.project_id,
+            "frame_id": caller.frame_id,
+        }
+
+    async def in_file_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run blocking work on files in a thread that nothing else waits for."""
+        return await anyio.to_thread.run_sync(partial(function, *args, **kwargs), limiter=self._file_threads)
+
+    async def caller(self, door: Door) -> Caller:
+        """The identity of a call that arrives through `door` now, recorded in the current frame."""
+        return await self.session.caller(door)
+
+    async def call(self, name: str, params: Any, call: Call) -> Any:
+        """Carry one call through all its steps, in the order calls arrive.
+
+        Nothing is awaited before the call has its place in the order, so whoever calls first comes first.
+
+        Raises:
+            HostError: whatever is wrong with the call, or went wrong while it ran.
+        """
+        entry = Entry(name, call.caller)
+        mutating = False
+        try:
+            method = self._method(name, call)
+            mutating = method.mutating
+            entry.side_effect_class = getattr(method, "side_effect_class", None)
+            arguments = normalise(params, method.signature)
+            entry.arguments = arguments.named
+            typed = validate(arguments, method.signature)
+            call.extra = arguments.extra
+            return await self._run(method, arguments.named, typed, call, entry)
+        except BaseException as error:
+            entry.error_kind = error.kind if isinstance(error, HostError) else _kind_of_end(error)
+            raise
+        finally:
+            await self._record(entry, mutating=mutating, wanted=name not in UNAUDITED)
+
+    async def _run(
+        self, method: Method[Any, Any], named: dict[str, Any], typed: msgspec.Struct, call: Call, entry: Entry
+    ) -> Any:
+        named = self._canonical(method, named)
+        entry.keys = method.resource_keys(named)
+        keys = entry.keys if method.ordered else ()
+        turn = self._order.enter(keys, mutating=method.mutating, ahead=method.ahead)
+        try:
+            if isinstance(method, Tool) and method.requires_approval:
+                entry.request_id = await self.gate.admit(_subject(method, named, call.caller), call.caller)
+            if not turn.ready:
+                with call.waiting():
+                    await turn.started()
+            return await method.run(typed, call)
+        except PermissionNeeded as error:
+            entry.request_id = error.data.get("request_id")
+            raise
+        finally:
+            self._order.leave(turn)
+
+    async def _record(self, entry: Entry, *, mutating: bool, wanted: bool) -> None:
+        if not wanted:
+            return
+        if not mutating:
+            self.audit.add(entry)
+            return
+        with anyio.CancelScope(shield=True):  # what was done is on record even if the caller has gone
+            await self.audit.commit(entry)
+
+    async def check_permission(self, name: str, arguments: dict[str, Any], caller: Caller) -> Verdict:
+        """What would happen to a call of a tool: tools that need no approval are allowed.
+
+        Raises:
+            InvalidParams: the tool would refuse the arguments.
+        """
+        tool = REGISTRY.get(name) or REGISTRY.get_by_host_method(name)
+        if tool is None:
+            raise InvalidParams("no such tool", [Issue("$.tool", _nearest(name, REGISTRY.tools))])
+        given = normalise(arguments, tool.signature)
+        validate(given, tool.signature)
+        if not tool.requires_approval:
+            return Verdict("allow")
+        return await self.gate.check(_subject(tool, self._canonical(tool, given.named), caller))
+
+    def _method(self, name: str, call: Call) -> Method[Any, Any]:
+        method = self.methods.get(name)
+        if method is None or call.caller.door not in method.doors:
+            reachable = [known for known, other in self.methods.items() if call.caller.door in other.doors]
+            raise UnknownMethod(f"unknown method {shortened(name)}", hint=_nearest(name, reachable))
+        return method
+
+    def _canonical(self, method: Method[Any, Any], named: dict[str, Any]) -> dict[str, Any]:
+        """Arguments as rules and keys see them: a path by its one name inside the workspace; vetoes happen here."""
+        path = getattr(method, "path_parameter", None)
+        if path is None:
+            return named
+        return named | {path: self.workspace.relative(named[path])}
+
+
+def _method_table() -> dict[str, Method[Any, Any]]:
+    table: dict[str, Method[Any, Any]] = {method.name: method for method in (*HARNESS_METHODS, *CALLBACK_METHODS)}
+    for tool in REGISTRY.tools.values():
+        table |= {tool.name: tool, tool.host_method: tool}
+    return table
+
+
+UNAUDITED = frozenset(name for name, method in _method_table().items() if not method.audited)
+
+
+def _subject(tool: Tool[Any, Any], named: dict[str, Any], caller: Caller) -> Subject:
+    return Subject(
+        tool.name, tool.permission_target(named), tool.target_is_code, caller.project_id, caller.root_frame_id
+    )
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    nearest = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {nearest[0]}?" if nearest else "tools/list or rpc.discover lists what there is"
+
+
+def shortened(name: str) -> str:
+    """A name of the caller's as a message may show it."""
+    return repr(name if len(name) <= MAX_SHOWN_NAME else name[:MAX_SHOWN_NAME] + "…")
+
+
+def _kind_of_end(error: BaseException) -> str:
+    return "cancelled" if not isinstance(error, Exception) else "internal"

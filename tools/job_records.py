@@ -1,0 +1,61 @@
+"""The jobs engine's records, kept in the store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from ..store.jobs import JobChanges, NewJob
+from .kernel.records import JobRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..store.jobs import RecordedJob
+    from .store_thread import StoreThread
+
+_NEW = NewJob.__struct_fields__
+
+
+class StoredJobs:
+    """`JobRecords` over the store's thread."""
+
+    def __init__(self, store: StoreThread) -> None:
+        self._store = store
+
+    async def created(self, record: JobRecord) -> None:
+        """Write a queued job and its cell."""
+        known = msgspec.structs.asdict(record)
+        records = await self._store.project(record.project_id)
+        await self._store.run(records.jobs.add, NewJob(**{name: known[name] for name in _NEW}))
+
+    async def updated(self, project_id: str, exec_id: str, fields: Mapping[str, Any]) -> None:
+        """Change columns of a job and its cell."""
+        records = await self._store.project(project_id)
+        await self._store.run(records.jobs.update, exec_id, **cast("JobChanges", dict(fields)))
+
+    async def find(self, project_id: str, exec_id: str) -> JobRecord | None:
+        """One job of the project, whichever server ran it."""
+        records = await self._store.project(project_id)
+        return _record(project_id, await self._store.run(records.jobs.recorded, exec_id))
+
+    async def list(self, project_id: str, *, status: str | None, limit: int, cursor: str | None) -> Sequence[JobRecord]:
+        """The newest jobs of the project."""
+        records = await self._store.project(project_id)
+        found = await self._store.run(records.jobs.recent, status=status, limit=limit, cursor=cursor)
+        return [record for each in found if (record := _record(project_id, each))]
+
+    async def by_key(self, project_id: str, key: str) -> JobRecord | None:
+        """The job that was launched with that idempotency key."""
+        records = await self._store.project(project_id)
+        job = await self._store.run(records.jobs.find_key, key)
+        return None if job is None else await self.find(project_id, job.exec_id)
+
+
+def _record(project_id: str, recorded: RecordedJob | None) -> JobRecord | None:
+    if recorded is None:
+        return None
+    columns = msgspec.structs.asdict(recorded.cell) | msgspec.structs.asdict(recorded.job)
+    known = {name: columns[name] for name in JobRecord.__struct_fields__ if name in columns}
+    return JobRecord(project_id=project_id, **known)

@@ -1,0 +1,263 @@
+"""One kernel: its process, its channels, the cell it runs.
+
+    async with Kernel(spec) as kernel:
+        await kernel.ready.wait()
+        execution = kernel.execute("1 + 1")
+        await execution.over.wait()
+
+Leaving the block ends the process with its whole group and gives back every descriptor, file and thread. The
+process begins to start before jupyter_client is even imported; that happens in a thread meanwhile.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import secrets
+import shutil
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+
+from ...store.errors import StorageError
+from .execution import Execution
+from .provisioner import KernelExit, LocalProvisioner, Usage
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from .channels import Channels, Message
+    from .spec import KernelSpec
+
+_HERE = Path(__file__).resolve().parent
+LAUNCHER = _HERE / "launcher.py"
+SDK = _HERE / "sdk.py"
+MAX_SOCKET_PATH = 100
+_GONE_WITHIN_S = 2.0
+_ASK_AGAIN_S = 0.05
+_STARTUP_TAIL = 16_000
+_PORTS = {"shell_port": 1, "iopub_port": 2, "stdin_port": 3, "control_port": 4, "hb_port": 5}
+
+
+class Kernel:
+    """A kernel from its process's start to its end; one cell at a time."""
+
+    def __init__(self, spec: KernelSpec) -> None:
+        self.spec = spec
+        self.ready = anyio.Event()
+        self.dead = anyio.Event()
+        self.startup_text = ""  # what it said before it was attached to its logs; final once it is dead
+        self._execution: Execution | None = None
+        self._channels: Channels | None = None
+        self._info_replied = anyio.Event()
+        self._heard = False
+        self._usage_at_start: Usage | None = None
+        self._watched = False
+        self._tasks = anyio.create_task_group()
+        self._connection = _PORTS | {
+            "ip": str(spec.folder / "z"),
+            "key": secrets.token_hex(16),
+            "transport": "ipc",
+            "signature_scheme": "hmac-sha256",
+            "kernel_name": "",
+        }
+        self._provisioner = LocalProvisioner(self._connection)
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, which names its group and session too; `None` before the start."""
+        return self._provisioner.pid
+
+    @property
+    def exit(self) -> KernelExit | None:
+        """How the process ended, once `dead` is set."""
+        return self._provisioner.exit
+
+    async def __aenter__(self) -> Self:
+        self._make_folder()
+        try:
+            await self._launch()
+            await self._tasks.__aenter__()
+        except BaseException:
+            await self._end_process()
+            self._give_back()
+            raise
+        try:
+            self._tasks.start_soon(self._watch)
+            await self._connect()
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._end_process()
+        self._tasks.cancel_scope.cancel()
+        try:
+            await self._tasks.__aexit__(kind, error, traceback)
+        finally:
+            self._give_back()
+
+    async def _end_process(self) -> None:
+        """End the group and wait until the process is gone, whatever else is being cancelled."""
+        with anyio.CancelScope(shield=True):
+            await self._provisioner.kill()
+            with anyio.move_on_after(_GONE_WITHIN_S):
+                await self.dead.wait() if self._watched else await self._provisioner.wait()
+            await self._provisioner.cleanup()
+
+    def _give_back(self) -> None:
+        if self._channels is not None:
+            self._channels.close()
+        shutil.rmtree(self.spec.folder, ignore_errors=True)
+
+    def _make_folder(self) -> None:
+        if len(os.fsencode(self.spec.folder / "z-1")) > MAX_SOCKET_PATH:
+            raise StorageError(
+                "the run folder's path is too long for sockets", hint="set XDG_RUNTIME_DIR or TMPDIR to a shorter path"
+            )
+        self.spec.folder.mkdir(mode=0o700)
+        descriptor = os.open(self.spec.folder / "connection.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - 300 bytes in a run folder
+            json.dump(self._connection, file)
+
+    async def _launch(self) -> None:
+        spec = self.spec
+        logs = [_open_log(spec.stdout), _open_log(spec.stderr), _open_log(spec.folder / "startup.log")]
+        try:
+            command = [spec.interpreter, str(LAUNCHER), json.dumps(self._settings(logs[0], logs[1]))]
+            await self._provisioner.launch_kernel(
+                command,
+                env=spec.environment | self._door_variables(),
+                cwd=spec.folder,
+                pass_fds=logs[:2],
+                stdout=logs[2],
+                stderr=logs[2],
+            )
+        except OSError as error:
+            raise StorageError(
+                f"the kernel's interpreter cannot be started: {error.strerror}",
+                hint="kernel_info names it; check that it is executable",
+            ) from error
+        finally:
+            for descriptor in logs:
+                os.close(descriptor)
+
+    def _settings(self, stdout: int, stderr: int) -> dict[str, Any]:
+        return {
+            "connection": str(self.spec.folder / "connection.json"),
+            "parent": os.getpid(),
+            "profile": str(self.spec.profile),
+            "sdk": str(SDK),
+            "workspace": str(self.spec.workspace),
+            "stdout": stdout,
+            "stderr": stderr,
+            "file_bytes": self.spec.file_bytes,
+            "memory_bytes": self.spec.memory_bytes,
+        }
+
+    def _door_variables(self) -> dict[str, str]:
+        if self.spec.door is None or self.spec.token is None:
+            return {}
+        return {
+            "CELLHOST_SOCKET": str(self.spec.door),
+            "CELLHOST_TOKEN": self.spec.token,
+            "CELLHOST_EXEC_ID": self.spec.name,
+        }
+
+    async def _connect(self) -> None:
+        module = await anyio.to_thread.run_sync(_import_channels, limiter=anyio.CapacityLimiter(1))
+        self._channels = module.Channels(self._connection, self._take_reply, self._take_publication)
+        for task in (self._channels.read_replies, self._channels.read_publications, self._greet):
+            self._tasks.start_soon(task)
+
+    async def _greet(self) -> None:
+        """Ask until the kernel answers and is heard on IOPub: what it publishes before that would be lost."""
+        assert self._channels is not None
+        self._channels.ask_info()
+        await self._info_replied.wait()
+        while not self._heard:
+            await anyio.sleep(_ASK_AGAIN_S)
+            self._channels.ask_info()
+        self._usage_at_start = self._provisioner.usage()
+        self.ready.set()
+
+    def _take_reply(self, message: Message) -> None:
+        if message.type == "kernel_info_reply":
+            self._info_replied.set()
+        elif self._execution is not None:
+            self._execution.take_reply(message)
+
+    def _take_publication(self, message: Message) -> None:
+        self._heard = True
+        if self._execution is not None:
+            self._execution.take_publication(message)
+
+    async def _watch(self) -> None:
+        self._watched = True
+        try:
+            await self._provisioner.wait()
+        finally:
+            self._watched = False
+        self.startup_text = _tail(self.spec.folder / "startup.log")
+        self.dead.set()
+
+    def execute(self, code: str) -> Execution:
+        """Start a cell; call it once the kernel is ready."""
+        assert self._channels is not None
+        self._execution = Execution()
+        self._execution.request_id = self._channels.execute(code)
+        return self._execution
+
+    async def interrupt(self) -> None:
+        """Break the running cell off: SIGINT to the group, then a request that wakes an event loop asleep."""
+        await self.signal(signal.SIGINT)
+        if self._channels is not None:
+            self._channels.ask_info()
+
+    async def signal(self, signum: int) -> None:
+        """Signal the process's whole group."""
+        await self._provisioner.send_signal(signum)
+
+    def kill_now(self) -> None:
+        """As `kill`, for a server that is about to end itself."""
+        self._provisioner.kill_now()
+
+    async def kill(self) -> None:
+        """End the whole group at once; `dead` is set when it is gone."""
+        await self._provisioner.kill()
+
+    def kill_now(self) -> None:
+        """The same from where nothing can be awaited."""
+        self._provisioner.end_group()
+
+    def usage(self) -> Usage | None:
+        """What the process has used since it was ready."""
+        used, before = self._provisioner.usage(), self._usage_at_start
+        if used is None or before is None:
+            return used
+        return Usage(round(max(0.0, used.cpu_s - before.cpu_s), 3), used.peak_rss_kb)
+
+
+def _import_channels() -> Any:
+    return importlib.import_module(f"{__package__}.channels")
+
+
+def _open_log(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _tail(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - one short read
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _STARTUP_TAIL))
+            return file.read().decode(errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,220 @@
+"""Starts an IPython kernel for one job; run by path with any interpreter that has ipykernel.
+
+    python launcher.py '{"connection": …, "parent": 123, "sdk": …, "workspace": …, "stdout": 5, "stderr": 6, …}'
+
+Stands alone: the interpreter need not have cellhost, so nothing but the standard library and ipykernel is
+imported, and the syntax is that of Python 3.9. Until `attach` the process writes to the start-up log it was
+given as descriptors 1 and 2; from then on to the job's own logs.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+from typing import Any
+
+SETTINGS_NAMES = (
+    "connection",  # path of the kernel's connection file
+    "parent",  # process id whose death ends us
+    "profile",  # folder for IPython's own files, private to the server
+    "sdk",  # path of sdk.py
+    "workspace",  # working folder, last on sys.path
+    "stdout",  # descriptor of the job's log, open for appending
+    "stderr",  # likewise
+    "file_bytes",  # RLIMIT_FSIZE or null
+    "memory_bytes",  # how much data the code may add to what the kernel uses, or null
+)
+# IPython colours its children's output and its own; a log is read by programs.
+_RESTORED_VARIABLES = ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "IPYTHONDIR", "TERM")
+_SIGKILL_ON_PARENT_DEATH = (1, 9)  # PR_SET_PDEATHSIG, SIGKILL (prctl(2))
+
+
+def main() -> None:
+    """Become the kernel that the settings in `argv[1]` describe; returns when it is told to stop."""
+    _leave_own_folder()
+    gc.disable()  # a tenth of the start goes into collections that find nothing
+    settings: dict[str, Any] = importlib.import_module("json").loads(sys.argv[1])
+    die_with(settings["parent"])
+    limit_files(settings["file_bytes"])
+    write_through()
+    app = initialise(settings["connection"], settings["profile"])
+    attach(app, settings)
+    gc.enable()
+    gc.freeze()
+    app.start()
+
+
+def _leave_own_folder() -> None:
+    """Drop this file's folder from the path: its neighbours must not answer the user's imports."""
+    if sys.path and sys.path[0] == __file__.rpartition("/")[0]:
+        del sys.path[0]
+
+
+def die_with(parent: int) -> None:
+    """Have the system kill this process when `parent` ends, and volunteer for the out-of-memory killer."""
+    import ctypes
+    import os
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for a cell; before one runs it would end us
+    ctypes.CDLL(None).prctl(*_SIGKILL_ON_PARENT_DEATH)
+    if os.getppid() != parent:
+        os._exit(1)
+    try:
+        with open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123 - pathlib is not loaded yet
+            score.write("500")
+    except OSError:
+        pass  # some containers forbid it; then the system chooses
+
+
+def limit_files(file_bytes: int | None) -> None:
+    """Bound every file this process writes, its logs first of all; over it, SIGXFSZ ends the process."""
+    import resource
+    import signal
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    if file_bytes is None:
+        return
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    soft = file_bytes if hard == resource.RLIM_INFINITY else min(file_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    # Python ignores this signal; then a runaway job would spin on errors instead of ending.
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+
+
+def write_through() -> None:
+    """Text streams that keep nothing back, so that a sudden death loses no line; surrogates become `?`."""
+    import io
+
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        raw = io.FileIO(number, "w", closefd=False)
+        # Typing has it that only a buffered writer fits; CPython's own `-u` builds the same pair.
+        stream = io.TextIOWrapper(_as_buffer(raw), "utf-8", "replace", write_through=True)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def _as_buffer(raw: Any) -> Any:
+    return raw
+
+
+def initialise(connection: str, profile: str) -> Any:
+    """An initialised `IPKernelApp` on that connection file, with its text output left to our streams."""
+    import os
+
+    before = {name: os.environ.get(name) for name in _RESTORED_VARIABLES}
+    path = list(sys.path)
+    os.environ["IPYTHONDIR"] = profile
+    blocked: dict[str, Any] = sys.modules  # None is how Python marks a module that must not be imported
+    blocked["debugpy"] = None
+    app = importlib.import_module("ipykernel.kernelapp").IPKernelApp.instance(
+        config=_configuration(),
+        connection_file=connection,
+        outstream_class=None,
+        exec_PYTHONSTARTUP=False,
+        ignore_cwd=True,
+        log_level=50,
+    )
+    app.initialize([])
+    del blocked["debugpy"]
+    sys.path[:] = path
+    _restore(before)
+    return app
+
+
+def _configuration() -> Any:
+    config = importlib.import_module("traitlets.config").Config()
+    config.HistoryManager.enabled = False  # else every job's code goes into one SQLite file in the home folder
+    modern = int(importlib.import_module("IPython").__version__.split(".")[0]) >= 9
+    config.InteractiveShell.colors = "nocolor" if modern else "NoColor"
+    return config
+
+
+def _restore(variables: dict[str, str | None]) -> None:
+    import os
+
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def attach(app: Any, settings: dict[str, Any]) -> None:
+    """Hand the initialised kernel to a job: its folder, `host`, limits and, last, its logs."""
+    import faulthandler
+    import os
+    import warnings
+
+    warnings.filterwarnings("ignore", message="To exit: use", category=UserWarning)  # advice for a terminal
+    os.chdir(settings["workspace"])
+    if settings["workspace"] not in sys.path:
+        sys.path.append(settings["workspace"])
+    _offer_host(app.kernel.shell, settings["sdk"])
+    _end_forks_with_their_cell(app.kernel.shell)
+    _limit_memory(settings["memory_bytes"])
+    for number, log in ((1, settings["stdout"]), (2, settings["stderr"])):
+        os.dup2(log, number, inheritable=True)
+        os.close(log)
+    faulthandler.enable(file=sys.stderr, all_threads=False)
+
+
+def _offer_host(shell: Any, path: str) -> None:
+    """Put `host` into the builtins too: code that shadows the name can still reach it there."""
+    import builtins
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location("cellhost_sdk", path)
+    if spec is None or spec.loader is None:
+        raise ImportError("the host SDK cannot be read")
+    sdk: Any = module_from_spec(spec)
+    sys.modules["cellhost_sdk"] = sdk
+    spec.loader.exec_module(sdk)
+    host = sdk.take_host()
+    builtins.__dict__["host"] = host
+    shell.push({"host": host}, interactive=False)
+
+
+def _end_forks_with_their_cell(shell: Any) -> None:
+    """A child of `os.fork()` that reaches the end of the cell must not go on as a second kernel."""
+    import os
+
+    kernel = os.getpid()
+
+    def end_if_child(*_: Any) -> None:
+        if os.getpid() != kernel:
+            os._exit(_exit_code(shell))
+
+    shell.events.register("post_execute", end_if_child)
+
+
+def _exit_code(shell: Any) -> int:
+    """What a script would have exited with; an uncaught exception is printed as a script would."""
+    import traceback
+
+    result = getattr(shell, "last_execution_result", None)
+    error: BaseException | None = getattr(result, "error_in_exec", None)
+    if error is None:
+        return 0
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    traceback.print_exception(type(error), error, error.__traceback__)
+    return 1
+
+
+def _limit_memory(memory_bytes: int | None) -> None:
+    """Let the code add that much data to what the kernel itself uses; then Python raises MemoryError."""
+    if memory_bytes is None:
+        return
+    import resource
+
+    with open("/proc/self/status") as status:  # noqa: PTH123 - pathlib is not loaded yet
+        used = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmData:"))
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    soft = used + memory_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+
+
+if __name__ == "__main__":
+    main()

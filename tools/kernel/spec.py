@@ -1,0 +1,33 @@
+"""Everything a kernel needs to start, as one frozen value; and the seam where another maker of kernels comes in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from .kernel import Kernel
+
+
+class KernelSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One kernel to be: where it runs, with what, and where its output goes."""
+
+    name: str  # the job's id, for logs
+    workspace: Path
+    interpreter: str
+    environment: dict[str, str]
+    folder: Path  # private to this kernel, short enough for socket paths; made at the start, removed at the end
+    profile: Path  # IPython's own folder, shared by the server's kernels
+    stdout: Path
+    stderr: Path
+    door: Path | None = None  # the host-callback socket
+    token: str | None = None
+    file_bytes: int | None = None
+    memory_bytes: int | None = None
+
+
+KernelFactory: TypeAlias = "Callable[[KernelSpec], Kernel | Awaitable[Kernel]]"

@@ -1,0 +1,62 @@
+"""The tool that tells which Python the jobs run in, and what is installed there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+import msgspec
+from msgspec import Meta
+
+from .interpreter_info import ask_interpreter
+from .kernel.environment import build_environment
+from .kernel.interpreter import choose_interpreter
+from .tool import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .call import Call
+
+
+class KernelInfoResult(TypedDict):
+    python: str
+    executable: str
+    kernels: list[str]
+    packages: dict[str, str]
+    confinement: str
+
+
+class KernelInfoParams(msgspec.Struct, frozen=True):
+    packages: (
+        Annotated[str, Meta(max_length=100, description="Only packages whose name starts so.", examples=["pandas"])]
+        | None
+    ) = None
+
+
+class KernelInfoTool(Tool[KernelInfoParams, KernelInfoResult]):
+    name = "kernel_info"
+    title = "The jobs' Python and packages"
+    description = (
+        "Tell which Python runs the background jobs and which packages it has. "
+        "Ask with `packages` before importing one."
+    )
+
+    def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        del arguments
+        return ("kernel:info",)
+
+    async def run(self, params: KernelInfoParams, call: Call) -> KernelInfoResult:
+        host = call.host
+        chosen = choose_interpreter(host.workspace.make(), host.config.python)
+        info = await host.in_file_thread(
+            ask_interpreter, chosen.executable, build_environment(chosen.executable), host.workspace.root
+        )
+        prefix = (params.packages or "").lower()
+        kept = {name: version for name, version in info.packages.items() if name.lower().startswith(prefix)}
+        return {
+            "python": info.python,
+            "executable": chosen.executable,
+            "kernels": ["python"],
+            "packages": kept,
+            "confinement": host.CONFINEMENT,
+        }

@@ -1,0 +1,61 @@
+"""The workspace: the one folder whose files tools may touch, minus the secret ones.
+
+A guard-rail for tools, not a boundary for code in a job.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ..store.errors import Denied, InvalidParams, Issue
+
+_SECRET = (".env", "*.env", ".env.*", "*.pem", "*.key", "id_rsa", "id_ed25519", ".netrc", ".pgpass")
+_NOT_SECRET = (".env.example",)
+
+
+def is_secret(name: str) -> bool:
+    """True for file names that hold secrets by convention, in any case."""
+    lowered = name.lower()
+    return lowered not in _NOT_SECRET and any(fnmatchcase(lowered, pattern) for pattern in _SECRET)
+
+
+class Workspace:
+    """A folder, resolved once; it is made on first use if it is missing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder.resolve()
+
+    def make(self) -> Path:
+        """The folder, existing."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        return self.root
+
+    def resolve(self, path: str) -> Path:
+        """The real file that `path` names, symlinks followed; it need not exist.
+
+        Raises:
+            InvalidParams: empty, or with a NUL character.
+            Denied: outside the workspace, or a secret file, by the name given or by what it resolves to.
+        """
+        if not path or "\0" in path:
+            raise InvalidParams("invalid path", [Issue("$.path", "must be a non-empty path without NUL")])
+        try:
+            target = (self.root / path).resolve()
+        except (OSError, RuntimeError):  # too long, or links in a circle
+            raise InvalidParams("invalid path", [Issue("$.path", "cannot be resolved")]) from None
+        if not target.is_relative_to(self.root):
+            raise Denied(
+                "the path is outside the workspace",
+                hint="use a path below the workspace folder; copy the file there first",
+            )
+        if any(is_secret(part) for part in (*Path(path).parts, *target.relative_to(self.root).parts)):
+            raise Denied(
+                "files that hold secrets are never read or written by tools",
+                hint="keep secrets out of what an agent handles; pass them to a job by its `env` argument",
+            )
+        return target
+
+    def relative(self, path: str) -> str:
+        """The canonical name of `path`: relative to the workspace, symlinks followed, `/` between parts."""
+        return self.resolve(path).relative_to(self.root).as_posix()
