@@ -30,8 +30,13 @@ ANY_OF_KIND = {
     "packages": "packages",
     "traceback": "traceback",
 }
-# Opaque values that a client sends back.
-NUMBERED = {"cursor": "next_cursor nextCursor", "state": "requestState", "fault": "fault reference"}
+# Opaque values, by the members that bring them or take them back.
+NUMBERED = {
+    "cursor": "next_cursor nextCursor cursor",
+    "next": "next since",
+    "state": "requestState",
+    "fault": "reference",
+}
 # Ids are known by their form, also inside longer texts.
 IDS = {
     "f": "frame_id",
@@ -47,6 +52,7 @@ FOLDERS = ("workspace", "data_dir")
 _KIND_OF = {member: kind for kind, members in ANY_OF_KIND.items() for member in members.split()}
 _NUMBERED_OF = {member: kind for kind, members in NUMBERED.items() for member in members.split()}
 _ID = re.compile(r"(?<![\w-])(?:(f|c|a|v|exec|perm|s)-[0-9a-f]{12}|(?<=Internal error )[0-9a-f]{12})(?![\w-])")
+_UNMISTAKABLE = 12
 _EPOCH_MS = range(1_500_000_000_000, 3_000_000_000_000)
 
 HOLE = re.compile(
@@ -128,6 +134,11 @@ class Names:
         message = self._name_request(message)
         return walk(message, self._name_received)
 
+    @property
+    def values(self) -> dict[str, str]:
+        """What each numbered hole stands for."""
+        return {hole: value for value, hole in self._holes.items()}
+
     def _name_request(self, message: Any) -> Any:
         """A request of the server's has an id of its making."""
         if not isinstance(message, dict):
@@ -143,7 +154,7 @@ class Names:
         if not isinstance(value, str):
             return value
         self._own.update(match[0] for match in _ID.finditer(value) if match[0] not in self._holes)
-        return self._known(value)
+        return self._known(value, name)
 
     def _name_received(self, value: Any, name: str) -> Any:
         kind = _KIND_OF.get(name)
@@ -155,7 +166,7 @@ class Names:
             return value
         if name in _NUMBERED_OF and value not in self._own and not HOLE.fullmatch(value):
             return self._number(_NUMBERED_OF[name], value)
-        return self._known(_ID.sub(self._name_id, value))
+        return self._known(_ID.sub(self._name_id, value), name)
 
     def _name_id(self, match: re.Match[str]) -> str:
         value = match[0]
@@ -167,9 +178,12 @@ class Names:
             self._holes[value] = f"<{kind}:{self._counts[kind]}>"
         return self._holes[value]
 
-    def _known(self, text: str) -> str:
-        """Known values put as their holes: whole texts, ids inside them, and paths under a known folder."""
-        if text in self._holes:
+    def _known(self, text: str, name: str) -> str:
+        """Known values put as their holes: whole texts, ids inside them, and paths under a known folder.
+
+        A short opaque value such as `"0"` is one only in the members that carry it.
+        """
+        if text in self._holes and (name in _NUMBERED_OF or len(text) >= _UNMISTAKABLE):
             return self._holes[text]
         text = _ID.sub(lambda match: self._holes.get(match[0], match[0]), text)
         for path, hole in self._folders.items():

@@ -61,14 +61,14 @@ class KernelDoor:
             self._tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
             self._exit = stack.pop_all()
-        self._host.background.open_door = self.open
+        self._host.open_door = self.open
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._exit is not None
-        self._host.background.open_door = None
+        self._host.open_door = None
         await self._exit.__aexit__(kind, error, trace)
 
     async def open(self) -> Path:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, cast
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from .holes import HOLE, fits, inner_json, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Mismatch(msgspec.Struct, frozen=True):
@@ -27,6 +31,10 @@ class Bindings:
 
     def __init__(self, known: dict[str, str] | None = None) -> None:
         self._values: dict[str, Any] = dict(known or {})
+
+    def add(self, values: dict[str, str]) -> None:
+        """Give holes that have none yet their values."""
+        self._values = values | self._values
 
     def fill(self, message: Any) -> Any:
         """The message to send: every hole replaced by its value.
@@ -48,48 +56,55 @@ class Bindings:
             return str(self._values[hole])
         return hole
 
-    def match(self, expected: Any, actual: Any, path: str = "$") -> Mismatch | None:
+    def match(self, expected: Any, actual: Any) -> Mismatch | None:
         """The first difference, or None, binding the holes that are met for the first time."""
-        if isinstance(expected, dict) and isinstance(actual, dict):
-            return self._match_members(cast("dict[str, Any]", expected), cast("dict[str, Any]", actual), path)
-        if isinstance(expected, list) and isinstance(actual, list):
-            return self._match_items(cast("list[Any]", expected), cast("list[Any]", actual), path)
-        if isinstance(expected, str):
-            return self._match_text(expected, actual, path)
-        same: bool = type(cast("object", expected)) is type(cast("object", actual)) and expected == actual
-        return None if same else Mismatch(path, expected, actual)
+        return next(self._differ(expected, actual, "$"), None)
 
-    def _match_members(self, expected: dict[str, Any], actual: dict[str, Any], path: str) -> Mismatch | None:
+    def learn(self, expected: Any, actual: Any) -> None:
+        """Bind what can be bound, whatever else differs."""
+        for _ in self._differ(expected, actual, "$"):
+            pass
+
+    def _differ(self, expected: Any, actual: Any, path: str) -> Iterator[Mismatch]:
+        if isinstance(expected, dict) and isinstance(actual, dict):
+            yield from self._differ_members(cast("dict[str, Any]", expected), cast("dict[str, Any]", actual), path)
+        elif isinstance(expected, list) and isinstance(actual, list):
+            yield from self._differ_items(cast("list[Any]", expected), cast("list[Any]", actual), path)
+        elif isinstance(expected, str):
+            yield from self._differ_text(expected, actual, path)
+        elif type(cast("object", expected)) is not type(cast("object", actual)) or expected != actual:
+            yield Mismatch(path, expected, actual)
+
+    def _differ_members(self, expected: dict[str, Any], actual: dict[str, Any], path: str) -> Iterator[Mismatch]:
         for name in [*expected, *(name for name in actual if name not in expected)]:
             where = f"{path}.{name}"
             if name not in actual or name not in expected:
-                return Mismatch(where, expected.get(name, ABSENT), actual.get(name, ABSENT))
-            if mismatch := self.match(expected[name], actual[name], where):
-                return mismatch
-        return None
+                yield Mismatch(where, expected.get(name, ABSENT), actual.get(name, ABSENT))
+            else:
+                yield from self._differ(expected[name], actual[name], where)
 
-    def _match_items(self, expected: list[Any], actual: list[Any], path: str) -> Mismatch | None:
-        for at, (one, other) in enumerate(zip(expected, actual, strict=False)):
-            if mismatch := self.match(one, other, f"{path}[{at}]"):
-                return mismatch
-        if len(expected) == len(actual):
-            return None
-        at = min(len(expected), len(actual))
-        one, other = ([*items, *[ABSENT] * (at + 1)][at] for items in (expected, actual))
-        return Mismatch(f"{path}[{at}]", one, other)
+    def _differ_items(self, expected: list[Any], actual: list[Any], path: str) -> Iterator[Mismatch]:
+        pairs = zip_longest(expected, actual, fillvalue=ABSENT)
+        for at, (one, other) in enumerate(pairs):
+            if at >= len(expected) or at >= len(actual):
+                yield Mismatch(f"{path}[{at}]", one, other)
+            else:
+                yield from self._differ(one, other, f"{path}[{at}]")
 
-    def _match_text(self, expected: str, actual: Any, path: str) -> Mismatch | None:
+    def _differ_text(self, expected: str, actual: Any, path: str) -> Iterator[Mismatch]:
         if expected == actual:
-            return None
+            return
         if HOLE.fullmatch(expected) and ":" not in expected and expected not in self._values:
-            return None if fits(expected, actual) else Mismatch(path, expected, actual)
-        if not isinstance(actual, str):
-            return Mismatch(path, expected, actual)
-        inner, other = inner_json(expected), inner_json(actual)
-        if inner is not None and other is not None:
-            return self.match(inner, other, path)
-        found = self._match_holes(expected, actual)
-        return None if found else Mismatch(path, expected, actual)
+            same = fits(expected, actual)
+        elif not isinstance(actual, str):
+            same = False
+        elif (inner := inner_json(expected)) is not None and (other := inner_json(actual)) is not None:
+            yield from self._differ(inner, other, path)
+            return
+        else:
+            same = self._match_holes(expected, actual)
+        if not same:
+            yield Mismatch(path, expected, actual)
 
     def _match_holes(self, expected: str, actual: str) -> bool:
         """Match literal text exactly and let holes take the shortest text that makes the whole fit."""
@@ -98,7 +113,9 @@ class Bindings:
         groups = [self._pattern(hole) for hole in holes]
         pattern = "".join(text + group for text, group in zip(literal, [*groups, ""], strict=True))
         match = re.fullmatch(pattern, actual, re.DOTALL)
-        return bool(match) and all(self._bind(hole, value) for hole, value in zip(holes, match.groups(), strict=True))
+        if match is None:
+            return False
+        return all(self._bind(hole, value) for hole, value in zip(holes, match.groups(), strict=True))
 
     def _pattern(self, hole: str) -> str:
         if hole in self._values:
@@ -110,4 +127,4 @@ class Bindings:
             return True
         if hole not in self._values and value in self._values.values():
             return False  # two holes, so two values
-        return self._values.setdefault(hole, value) == value
+        return bool(self._values.setdefault(hole, value) == value)

@@ -27,7 +27,7 @@ from .framing import Deframer, encode
 from .transcript import from_frame, to_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from .transcript import Head
@@ -35,12 +35,13 @@ if TYPE_CHECKING:
 COMMAND = (sys.executable, "-P", "-m", "cellhost", "serve", "--workspace", "<workspace>", "--data-dir", "<data_dir>")
 
 OUTPUT = "exec/output"
+Key = tuple[Any, ...]
 
 _CHUNK = 256 * 1024
 _STDERR_SHOWN = 2000
 
 
-def key_of(message: Any) -> Hashable:
+def key_of(message: Any) -> Key:
     """What a message is recognised by: a reply by the ids that it answers, all else by its method.
 
     Notifications of one method keep their order, so that is all it takes; output is one stream for each job and
@@ -50,8 +51,8 @@ def key_of(message: Any) -> Hashable:
         items = [cast("dict[str, Any]", item) for item in cast("list[Any]", message) if isinstance(item, dict)]
         return ("replies", frozenset(repr(item.get("id")) for item in items))
     members = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
-    params: Any = members.get("params")
-    if members.get("method") == OUTPUT and isinstance(params, dict):
+    if members.get("method") == OUTPUT and isinstance(members.get("params"), dict):
+        params = cast("dict[str, Any]", members["params"])
         return (OUTPUT, repr(params.get("exec_id")), repr(params.get("stream")))
     if "method" in members:
         return ("method", members["method"])
@@ -119,7 +120,7 @@ class Player:
         finally:
             watchdog.cancel()
 
-    def wait(self, key: Hashable, seconds: float | None = None) -> Any:
+    def wait(self, key: Key, seconds: float | None = None) -> Any:
         """The first message of that key that no earlier wait has taken.
 
         Raises:
@@ -127,17 +128,28 @@ class Player:
             Closed: none came before the server ended.
 
         """
+        return self.wait_for(lambda message: key_of(message) == key, seconds)
+
+    def wait_for(self, wanted: Callable[[Any], bool], seconds: float | None = None) -> Any:
+        """The same for the first message that is wanted."""
         deadline = monotonic() + (self.timeout if seconds is None else seconds)
         while True:
             for at, message in enumerate(self.inbox):
-                if key_of(message) == key:
+                if wanted(message):
                     return self.inbox.pop(at)
             self._receive(deadline)
 
-    def wait_output(self, key: Hashable, like: dict[str, Any]) -> dict[str, Any]:
+    def wait_like(self, expected: Any, seconds: float | None = None) -> Any:
+        """The message that stands where `expected` stood in an earlier run."""
+        key = key_of(expected)
+        if key[0] == OUTPUT:
+            return self._wait_output(key, expected)
+        return self.wait(key, seconds)
+
+    def _wait_output(self, key: Key, like: dict[str, Any]) -> dict[str, Any]:
         """As much of a job's output as `like` holds, however it was cut into notifications."""
         wanted = like["params"]["text"]
-        message = self.wait(key)
+        message: dict[str, Any] = self.wait(key)
         while len(message["params"]["text"]) < len(wanted):
             try:
                 more = self.wait(key)

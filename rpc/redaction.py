@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 REDACTED = "<redacted>"
 
@@ -30,7 +33,7 @@ def redacted(value: Any, name: str = "") -> Any:
         members = cast("dict[str, Any]", value)
         return {key: redacted(member, key) for key, member in members.items()}
     if isinstance(value, list):
-        return [redacted(item, name) for item in cast("list[Any]", value)]
+        return [redacted(item, name) for item in cast("Sequence[Any]", value)]
     if not isinstance(value, str):
         return value
     if value and name not in _NO_SECRET and _NAME.search(name):

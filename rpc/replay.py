@@ -17,7 +17,7 @@ import msgspec
 from ..store.errors import Closed, HostError, TimedOut
 from . import transcript as transcripts
 from .matching import Bindings
-from .player import COMMAND, OUTPUT, Player, key_of
+from .player import COMMAND, Player
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,10 +97,7 @@ def _wait_for(expected: Any, player: Player, bindings: Bindings) -> Any:
         filled = bindings.fill(expected)
     except KeyError:
         filled = expected  # a hole that this very message gives its value
-    key = key_of(filled)
-    if isinstance(key, tuple) and key[0] == OUTPUT:
-        return player.wait_output(key, filled)
-    return player.wait(key)
+    return player.wait_like(filled)
 
 
 def _in_order_of(expected: Any, actual: Any) -> Any:
@@ -140,16 +137,11 @@ def _shown(value: Any) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """The verb `replay`; exit status 0, or 1 where a run differs or a transcript cannot be read."""
-    ours, _, theirs = _split(list(arguments))
-    given = _parser().parse_args(ours)
-    command = (*COMMAND, *theirs)
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    given = _parser().parse_args(arguments[:at])
+    command = (*COMMAND, *arguments[at + 1 :])
     results = [_run(path, command, given.timeout, update=given.update) for path in given.files]
     return 0 if all(results) else 1
-
-
-def _split(arguments: list[str]) -> tuple[list[str], str, list[str]]:
-    at = arguments.index("--") if "--" in arguments else len(arguments)
-    return arguments[:at], "--", arguments[at + 1 :]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -176,6 +168,7 @@ def _run(path: Path, command: Sequence[str], timeout: float, *, update: bool) ->
             difference = replay(path, command, timeout)
             verdict = str(difference) if difference else "ok"
     except HostError as error:
-        difference, verdict = error, str(error)
+        sys.stdout.write(f"{path.name}: {error}\n")
+        return False
     sys.stdout.write(f"{path.name}: {verdict}\n")
     return difference is None

@@ -91,7 +91,7 @@ class Resources:
         exec_id, _, part = rest.partition("/")
         if part != "log":
             raise InvalidParams("unknown resource", [Issue("$.uri", "must be job://{exec_id}/log")])
-        outcome = await self._host.executor(caller).peek(exec_id)
+        outcome = await (await self._host.executor(caller)).peek(exec_id)
         return {"uri": uri, "mimeType": "text/plain", "text": outcome["stdout"] + outcome.get("stderr", "")}
 
     async def _frame(self, caller: Caller, uri: str, frame_id: str) -> Contents:

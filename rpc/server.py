@@ -105,7 +105,7 @@ class _Server:
         """Answer what is in flight as far as time allows, and write it out."""
         assert self._connection is not None
         if not self._reader.regular:  # the peer has gone; from a file, waits run to their own limit
-            self._host.background.end_waits()
+            self._host.end_waits()
             self._ending.deadline = anyio.current_time() + DRAIN_S
         if self._signalled:
             self._hurry()
@@ -115,7 +115,7 @@ class _Server:
             await self._writer.finish(FLUSH_S if self._signalled else DRAIN_S)
 
     def _hurry(self) -> None:
-        self._host.background.end_waits()
+        self._host.end_waits()
         self._ending.deadline = min(self._ending.deadline, anyio.current_time() + HURRY_S)
 
     async def watch_signals(self) -> None:
@@ -123,7 +123,7 @@ class _Server:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
             async for _ in signals:
                 if self._signalled:
-                    self._host.background.kill_all()
+                    self._host.kill_jobs()
                     os._exit(1)
                 self._signalled = True
                 self._hurry()

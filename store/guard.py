@@ -170,7 +170,8 @@ class GuardedReader:
             return _encoded(head, body)
         error = error_of(head, self._name, self._timeout_s if timeout_s is None else timeout_s)
         if isinstance(error, QueryError) and head.name == "SQLITE_ERROR":
-            error.hint = guard_hints.dialect_hint(verb) or await self._name_hint(text, error.message)
+            fixed = guard_hints.dialect_hint(verb) or guard_hints.function_hint(error.message)
+            error.hint = fixed or await self._name_hint(text, error.message)
         raise error
 
     async def schema(self) -> dict[str, TableShape]:
@@ -213,16 +214,18 @@ class GuardedReader:
         async def run(sql: str, params: list[Any]) -> list[list[Any]]:
             return await self._own_query(sql, params, _HINT_S)
 
+        kind, name = missing
         try:
-            tables = await guard_schema.column_names(run)
+            schemas = await guard_schema.table_names(run)
+            if kind == "table":
+                return guard_hints.nearest_table(name, list(schemas))
+            columns = {
+                table: [column.name for column in await guard_schema.columns_of(run, schemas[table], table)]
+                for table in guard_hints.mentioned(sql, list(schemas))
+            }
+            return guard_hints.nearest_column(name, columns)
         except HostError:
             return None  # the error itself must not wait for a hint
-        kind, name = missing
-        return (
-            guard_hints.nearest_table(name, tables)
-            if kind == "table"
-            else guard_hints.nearest_column(name, sql, tables)
-        )
 
 
 def _encoded(head: Head, body: bytes) -> Encoded:

@@ -39,28 +39,31 @@ def check_verb(sql: str) -> str:
     found = _FIRST.match(sql)
     assert found is not None
     verb = found[1].lower()
-    if verb in WRITING_VERBS:
-        raise not_read_only(f"{verb.upper()} is not one")
-    if verb == "explain":
-        _check_explain(sql, found.end())
-    elif verb == "pragma":
-        _check_pragma(sql, found.end())
-    elif not verb and found.end() == len(sql):
+    if not verb and found.end() == len(sql):
         raise QueryError("the statement is empty", hint=ALLOWED)
+    if verb != "explain":
+        _check(verb, sql, found.end())
+        return verb
+    plan = _PLAN.match(sql, found.end())
+    if plan is None:
+        raise not_read_only("EXPLAIN without QUERY PLAN is not one")
+    explained = _FIRST.match(sql, plan.end())
+    assert explained is not None
+    _check(explained[1].lower(), sql, explained.end())
     return verb
 
 
-def _check_explain(sql: str, position: int) -> None:
-    plan = _PLAN.match(sql, position)
-    if plan is None:
-        raise not_read_only("EXPLAIN without QUERY PLAN is not one")
-    check_verb(sql[plan.end() :])
+def _check(verb: str, sql: str, position: int) -> None:
+    if verb in WRITING_VERBS:
+        raise not_read_only(f"{verb.upper()} is not one")
+    if verb == "pragma":
+        _check_pragma(sql, position)
 
 
 def _check_pragma(sql: str, position: int) -> None:
     found = _PRAGMA.match(sql, position)
     if found is not None and found[1].lower() not in READING_PRAGMAS:
-        raise not_read_only(f"PRAGMA {found[1]} is not among those that may be read")
+        raise not_read_only(f"PRAGMA {found[1][:64]} is not among those that may be read")
 
 
 def plan_of(sql: str, verb: str) -> str:

@@ -17,7 +17,19 @@ _OTHER_DIALECTS = {
     "use": "there is one database; name tables as they are",
     "set": "there are no settings; only statements that read",
 }
+_OTHER_FUNCTIONS = {
+    "regexp": "there is no REGEXP; use LIKE, GLOB or instr()",
+    "concat": "join text with ||",
+    "now": "use datetime('now')",
+    "left": "use substr(x, 1, n)",
+    "right": "use substr(x, -n)",
+    "date_trunc": "use date(x, 'start of month') or strftime()",
+    "to_char": "use strftime() or printf()",
+    "extract": "use strftime('%Y', x)",
+}
 _SHOWN = 12  # names in a list that is meant to be read
+_TABLES = 4
+_COMPARED = 2000  # names; comparing takes microseconds each, on the event loop
 
 
 def missing_name(message: str) -> tuple[str, str] | None:
@@ -31,32 +43,37 @@ def dialect_hint(verb: str) -> str | None:
     return _OTHER_DIALECTS.get(verb)
 
 
-def nearest_table(name: str, tables: Mapping[str, Sequence[str]]) -> str | None:
+def function_hint(message: str) -> str | None:
+    """What to write instead of a function of another database."""
+    found = re.match(r"no such function: (\w+)", message)
+    return _OTHER_FUNCTIONS.get(found[1].lower()) if found else None
+
+
+def nearest_table(name: str, tables: Sequence[str]) -> str:
     """The nearest table, or the tables there are."""
-    wanted = name.rpartition(".")[2]
-    close = _nearest(wanted, tables)
+    close = _nearest(name.rpartition(".")[2], tables)
     if close:
         return f"the nearest is {close}"
-    return f"there are {_listed(sorted(tables))}" if tables else "the database has no tables"
+    return f"there are {_listed(tables)}" if tables else "the database has no tables"
 
 
-def nearest_column(name: str, sql: str, tables: Mapping[str, Sequence[str]]) -> str | None:
-    """The nearest column among the tables the statement names, such as `artifacts has filename`; else theirs."""
-    wanted = name.rpartition(".")[2]
+def mentioned(sql: str, tables: Sequence[str]) -> list[str]:
+    """The tables whose names stand in the statement."""
     words = {word.lower() for word in re.findall(r"\w+", sql)}
-    used = {table: columns for table, columns in tables.items() if table.lower() in words or f'"{table}"' in sql}
-    owners: dict[str, str] = {}
-    for table, columns in used.items():
-        for column in columns:
-            owners.setdefault(column, table)
-    close = _nearest(wanted, owners)
+    return [table for table in tables if table.lower() in words or f'"{table}"' in sql][:_TABLES]
+
+
+def nearest_column(name: str, columns: Mapping[str, Sequence[str]]) -> str | None:
+    """The nearest of the tables' columns, such as `artifacts has filename`, or the columns they have."""
+    owners = {column: table for table in reversed(list(columns)) for column in columns[table]}
+    close = _nearest(name.rpartition(".")[2], list(owners))
     if close:
         return f"{owners[close]} has {close}"
-    return "; ".join(f"{table} has {_listed(columns)}" for table, columns in list(used.items())[:3]) or None
+    return "; ".join(f"{table} has {_listed(columns[table])}" for table in columns) or None
 
 
-def _nearest(name: str, candidates: Mapping[str, object]) -> str | None:
-    lowered = {candidate.lower(): candidate for candidate in candidates}
+def _nearest(name: str, candidates: Sequence[str]) -> str | None:
+    lowered = {candidate.lower(): candidate for candidate in candidates[:_COMPARED]}
     close = difflib.get_close_matches(name.lower(), lowered, n=1)
     return lowered[close[0]] if close else None
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     Rows = list[list[Any]]
     Run = Callable[[str, list[Any]], Awaitable[Rows]]
 
-_TABLES = """select schema, name, type, wr from pragma_table_list
+_TABLES = """select schema, name, type from pragma_table_list
     where type <> 'shadow' and name not like 'sqlite\\_%' escape '\\' order by schema, name"""
 # A view or virtual table can be broken, and then ends the whole statement: those are read one by one.
 _COLUMNS = """select m.name, c.name, c.type, c.pk from pragma_table_list m join pragma_table_xinfo(m.name, m.schema) c
@@ -32,9 +32,17 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-async def column_names(run: Run) -> dict[str, list[str]]:
-    """Each table's columns, in order, views and virtual tables included. Raises what a query raises."""
-    return {name: [column.name for column in shape.columns] for name, shape in (await _shapes(run)).items()}
+async def table_names(run: Run) -> dict[str, str]:
+    """The schema, `main` or `temp`, of each table, view and virtual table, by name. Raises what a query raises."""
+    return {name: schema for schema, name, *_ in await run(_TABLES, [])}
+
+
+async def columns_of(run: Run, schema: str, name: str) -> list[Column]:
+    """A table's columns without the hidden ones; none for a view of a table that is gone. Raises `TimedOut`."""
+    try:
+        return [Column(name=row[0], type=row[1], pk=row[2]) for row in await run(_COLUMNS_OF, [name, schema])]
+    except QueryError:
+        return []  # or a module this SQLite lacks
 
 
 async def read_schema(run: Run) -> dict[str, TableShape]:
@@ -57,18 +65,11 @@ async def _shapes(run: Run) -> dict[str, TableShape]:
     for table, name, kind, pk in await run(_COLUMNS, []):
         columns.setdefault(table, []).append(Column(name=name, type=kind, pk=pk))
     shapes: dict[str, TableShape] = {}
-    for schema, name, kind, _without_rowid in await run(_TABLES, []):
+    for schema, name, kind in await run(_TABLES, []):
         if kind != "table":
-            columns[name] = await _columns_of(run, schema, name)
+            columns[name] = await columns_of(run, schema, name)
         shapes[name] = TableShape(type=kind, columns=columns.get(name, []))
     return shapes
-
-
-async def _columns_of(run: Run, schema: str, name: str) -> list[Column]:
-    try:
-        return [Column(name=row[0], type=row[1], pk=row[2]) for row in await run(_COLUMNS_OF, [name, schema])]
-    except QueryError:
-        return []  # a view of a table that is gone, or a module this SQLite lacks
 
 
 def _with_reference(

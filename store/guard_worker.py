@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 PR_SET_PDEATHSIG = 1
+MESSAGE_CHARS = 500  # a message may quote the statement
 M_TRIM_THRESHOLD, M_TOP_PAD = -1, -2  # of glibc
 # After any other error the connection is opened anew.
 HARMLESS = {f"SQLITE_{name}" for name in ("ERROR", "AUTH", "INTERRUPT", "TOOBIG", "MISMATCH", "RANGE", "BUSY")}
@@ -115,7 +116,8 @@ def outcome(database: Database, request: Json, guard: Guard) -> tuple[Json, byte
     except Refused as refusal:
         head = refusal.head
     except sqlite3.Error as error:
-        head = {"name": getattr(error, "sqlite_errorname", "internal"), "message": str(error), "denial": guard.denial}
+        name = getattr(error, "sqlite_errorname", "internal")
+        head = {"name": name, "message": str(error)[:MESSAGE_CHARS], "denial": guard.denial}
         if head["name"] not in HARMLESS:
             head["first_bytes"] = database.first_bytes()
     except Stopped:

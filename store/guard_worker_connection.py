@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PROGRESS_OPCODES = 1000
 DBCONFIG_DEFENSIVE = 1010
+NAME_CHARS = 64
 LOOK_EVERY_S = 0.02  # how often a running query looks for a cancel: a system call each
 ACTIONS = {
     getattr(sqlite3, f"SQLITE_{name}"): name.replace("_", " ")
@@ -78,7 +79,7 @@ class Guard:
         if self._allows(action, first or "", second or ""):
             return sqlite3.SQLITE_OK
         if self.denial is None:
-            self.denial = (ACTIONS.get(action, str(action)), first or "", second or "")
+            self.denial = (ACTIONS.get(action, str(action)), (first or "")[:NAME_CHARS], (second or "")[:NAME_CHARS])
         return sqlite3.SQLITE_DENY
 
     def _allows(self, action: int, first: str, second: str) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 FIRST_ROWS, MOST_ROWS, STEP_BYTES = 16, 512, 1 << 20
+NAME_CHARS = 64
 EXACT_INT = 2**53  # a JSON reader that uses doubles would change an integer beyond it
 STORAGE_CLASSES = {int: "integer", float: "real", str: "text", bytes: "blob"}
 
@@ -153,7 +154,7 @@ def execute(cursor: sqlite3.Cursor, sql: str, given: list[Any] | Json) -> None:
             raise
         raise Refused("params" if binding(cursor, sql, values) else "several", str(error)) from error
     if isinstance(values, Named) and (unused := values.keys() - values.asked):
-        raise Refused("unused", names=sorted(unused))
+        raise Refused("unused", names=[name[:NAME_CHARS] for name in sorted(unused)])
 
 
 def binding(cursor: sqlite3.Cursor, sql: str, values: Positional | Named) -> bool:
@@ -178,6 +179,8 @@ def rows_of(connection: sqlite3.Connection, request: Json, check: Callable[[], N
             raise Refused("empty")
         if len(columns) > request["columns"]:
             raise Refused("columns", limit=request["columns"])
+        if sum(map(len, columns)) > request["bytes"]:
+            raise Refused("bytes", limit=request["bytes"])
         body = Body(columns, request)
         more = fill(body, cursor, request["rows"], check)
     finally:

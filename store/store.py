@@ -59,10 +59,6 @@ class Store:
                 records.close()
             self.control.close()
 
-    def exists(self) -> bool:
-        """Whether the data folder holds anything yet; asking makes nothing."""
-        return (self.data_dir / "control.db").exists()
-
     def project(self, project_id: str) -> Records:
         """The project's records, begun by their first use. Raises `InvalidParams` for a name no folder may have."""
         with self._lock:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import msgspec
 
 from ..store.errors import HostError
-from ..store.rows import HostCall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..store.rows import HostCall
     from .call import Caller
     from .store_thread import StoreThread
 
@@ -33,12 +34,13 @@ logger = logging.getLogger(__name__)
 
 
 class Entry:
-    """A call's row while the call runs."""
+    """A call on its way into the audit; `ended` fixes how long it took."""
 
     __slots__ = (
         "arguments",
         "at",
         "caller",
+        "elapsed_us",
         "error_kind",
         "keys",
         "method",
@@ -52,14 +54,22 @@ class Entry:
         self.caller = caller
         self.at = time.time_ns() // 1_000_000
         self.started = time.perf_counter_ns()
+        self.elapsed_us = 0
         self.arguments: Any = None
         self.keys: tuple[str, ...] = ()
         self.side_effect_class: str | None = None
         self.request_id: str | None = None
         self.error_kind: str | None = None
 
+    def ended(self) -> Entry:
+        """Note the end, and return the entry."""
+        self.elapsed_us = (time.perf_counter_ns() - self.started) // 1000
+        return self
+
     def row(self) -> HostCall:
-        """The finished row."""
+        """The row it becomes; made by the store's thread, which has the store's modules loaded."""
+        from ..store.rows import HostCall
+
         return HostCall(
             at=self.at,
             door=self.caller.door,
@@ -71,7 +81,7 @@ class Entry:
             args_preview=preview(self.arguments),
             ok=self.error_kind is None,
             error_kind=self.error_kind,
-            elapsed_us=(time.perf_counter_ns() - self.started) // 1000,
+            elapsed_us=self.elapsed_us,
             request_id=self.request_id,
         )
 
@@ -103,46 +113,46 @@ class Audit:
 
     def __init__(self, store: StoreThread) -> None:
         self._store = store
-        self._rows: list[HostCall] = []
+        self._entries: deque[Entry] = deque()  # filled by the loop, emptied by the store's thread
         self._dropped = 0
         self._more = anyio.Event()
 
     def add(self, entry: Entry) -> None:
         """Note a call that only read; it is written later."""
-        if len(self._rows) >= MAX_UNWRITTEN:
-            self._dropped += 1  # the store cannot be written: say so once it can
+        if len(self._entries) >= MAX_UNWRITTEN:
+            self._dropped += 1  # the store cannot be written: said once it can
             return
-        self._rows.append(entry.row())
+        self._entries.append(entry.ended())
         self._more.set()
 
     async def commit(self, entry: Entry) -> None:
-        """Write a mutating call's row, and all that wait, before returning.
+        """Write a mutating call, and all that wait, before returning.
 
         Raises:
             StorageError: it could not be written.
         """
-        self._rows.append(entry.row())
+        self._entries.append(entry.ended())
         await self.flush()
 
     async def flush(self) -> None:
-        """Write what waits; rows that cannot be written are kept for the next time."""
-        # Calls in flight queue for the store's one thread: the first takes everybody's rows along.
+        """Write what waits; what cannot be written is kept for the next time."""
+        # Calls in flight queue for the store's one thread: the first takes everybody's entries along.
         await self._store.run(self.write_now)
 
     def write_now(self) -> None:
         """As `flush`, blocking: in the store's thread only."""
-        rows, self._rows = self._rows, []
-        if not rows:
+        entries: list[Entry] = []
+        while self._entries:
+            entries.append(self._entries.popleft())
+        if not entries:
             return
         try:
-            self._store.store.control.audit.add_calls(rows)
+            self._store.store.control.audit.add_calls([entry.row() for entry in entries])
         except HostError:
-            self._rows = rows + self._rows
+            self._entries.extendleft(reversed(entries))
             raise
         if self._dropped:
-            logger.warning(
-                "%d audit rows of reading calls were dropped while the store could not be written", self._dropped
-            )
+            logger.warning("%d reading calls are missing in the audit: the store could not be written", self._dropped)
             self._dropped = 0
 
     async def flush_forever(self) -> None:

@@ -97,7 +97,9 @@ class SubmitBackgroundExecTool(Tool[ExecBackgroundParams, Launched]):
         origin = "agent"
         if call.caller.trusted:  # a label for the records; nothing depends on it
             origin = str(call.extra.get("origin") or origin)[:64]
-        return cast("Launched", await call.host.executor(call.caller).launch(params.code, origin=origin, **given))
+        return cast(
+            "Launched", await (await call.host.executor(call.caller)).launch(params.code, origin=origin, **given)
+        )
 
 
 class JobRow(TypedDict):
@@ -139,7 +141,7 @@ class ListBackgroundExecsTool(Tool[ExecListParams, list[JobRow]]):
         return ("background:jobs",)
 
     async def run(self, params: ExecListParams, call: Call) -> list[JobRow]:
-        return cast("list[JobRow]", await call.host.executor(call.caller).list_jobs(**_given(params)))
+        return cast("list[JobRow]", await (await call.host.executor(call.caller)).list_jobs(**_given(params)))
 
 
 class Outcome(TypedDict):
@@ -194,7 +196,7 @@ class PeekBackgroundExecTool(Tool[ExecPeekParams, Outcome]):
 
     async def run(self, params: ExecPeekParams, call: Call) -> Outcome:
         given = _within_budget(_given(params, leave_out=("exec_id",)), call)
-        return cast("Outcome", await call.host.executor(call.caller).peek(params.exec_id, **given))
+        return cast("Outcome", await (await call.host.executor(call.caller)).peek(params.exec_id, **given))
 
 
 class ExecWaitParams(msgspec.Struct, frozen=True):
@@ -231,7 +233,7 @@ class WaitBackgroundExecTool(Tool[ExecWaitParams, Outcome]):
                 "a job cannot wait for itself", [Issue("$.exec_id", "is the job that asks")], hint="wait for another"
             )
         with call.waiting():
-            return cast("Outcome", await call.host.executor(call.caller).wait(params.exec_id, **given))
+            return cast("Outcome", await (await call.host.executor(call.caller)).wait(params.exec_id, **given))
 
 
 class ExecInterruptParams(msgspec.Struct, frozen=True):
@@ -257,7 +259,7 @@ class InterruptBackgroundExecTool(Tool[ExecInterruptParams, Outcome]):
         return (resource_key("background_exec", arguments["exec_id"]),)
 
     async def run(self, params: ExecInterruptParams, call: Call) -> Outcome:
-        return cast("Outcome", await call.host.executor(call.caller).interrupt(params.exec_id))
+        return cast("Outcome", await (await call.host.executor(call.caller)).interrupt(params.exec_id))
 
 
 def _given(params: msgspec.Struct, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:

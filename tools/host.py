@@ -9,42 +9,42 @@ import difflib
 import logging
 import sqlite3
 from contextlib import AsyncExitStack
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar, cast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
 import anyio
 import anyio.to_thread
 import msgspec
 
 from ..store.errors import HostError, InvalidParams, Issue, PermissionNeeded, UnknownMethod
-from ..store.store import Store
 from .audit import Audit, Entry
 from .callbacks import CALLBACK_METHODS
-from .gate import Gate
 from .harness import HARNESS_METHODS
-from .jobs import Background, Executor
+from .keeper import Keeper
 from .normalise import normalise, validate
 from .order import ResourceOrder
-from .queries import Queries
 from .registry import REGISTRY
 from .rules import Subject, Verdict
-from .saving import Artifacts
 from .session import Session
 from .store_thread import StoreThread
 from .tool import Tool
 from .workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
     from .call import Call, Caller, Door
     from .config import Config
+    from .gate import Gate
     from .harness import PingResult
+    from .jobs import Background, Executor
     from .kernel.spec import KernelFactory
     from .method import Method
+    from .queries import Queries
+    from .saving import Artifacts
 
 logger = logging.getLogger(__name__)
 
@@ -68,25 +68,57 @@ class Host:
     def __init__(self, config: Config, workspace: Path, kernel_factory: KernelFactory | None = None) -> None:
         self.config = config
         self.workspace = Workspace(workspace)
-        self.store = StoreThread(Store(config.data_folder()))
+        self.store = StoreThread(config.data_folder)
         self.session = Session(self.store, config, self.workspace.root)
-        self.gate = Gate(self.store, config.rules)
         self.audit = Audit(self.store)
-        self.queries = Queries(self.store, config)
-        self.artifacts = Artifacts(self)
-        self.background = Background(self, kernel_factory)
+        self.keeper = Keeper()
         self.methods = _method_table()
+        self.open_door: Callable[[], Awaitable[Path]] | None = None
+        """Makes the socket that jobs call back through; set by whoever serves it."""
+        self._kernel_factory = kernel_factory
         self._order = ResourceOrder()
         self._file_threads = anyio.CapacityLimiter(FILE_THREADS)
         self._exit: AsyncExitStack | None = None
+
+    # Hosts start servers just to look: what a first reply does not need is not imported before it is.
+
+    @cached_property
+    def gate(self) -> Gate:
+        """Permission rules and requests."""
+
+        from . import gate
+
+        return gate.Gate(self.store, self.config.rules)
+
+    @cached_property
+    def queries(self) -> Queries:
+        """Guarded SQL."""
+
+        from . import queries
+
+        return queries.Queries(self.store, self.config, self.keeper)
+
+    @cached_property
+    def artifacts(self) -> Artifacts:
+        """Saved versions."""
+
+        from . import saving
+
+        return saving.Artifacts(self)
+
+    @cached_property
+    def background(self) -> Background:
+        """Background jobs."""
+        from . import jobs
+
+        return jobs.Background(self, self._kernel_factory)
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
-            await tasks.start(self.queries.readers.serve)
+            await tasks.start(self.keeper.serve)
             tasks.start_soon(self.audit.flush_forever)
-            await stack.enter_async_context(self.background)
             self._exit = stack.pop_all()
         return self
 
@@ -102,6 +134,8 @@ class Host:
 
     async def aclose(self) -> None:
         """Write what waits and close the files; also for a host that was never entered."""
+        if "background" in self.__dict__:
+            await self.background.aclose()
         await self.store.run(self._write_and_close)
 
     def _write_and_close(self) -> None:
@@ -109,11 +143,21 @@ class Host:
             self.audit.write_now()
         except HostError as error:
             logger.warning("the audit could not be written: %s", error)
-        self.store.store.close()
+        self.store.close()
 
-    def executor(self, caller: Caller) -> Executor:
+    def end_waits(self) -> None:
+        """Let every call that waits for a job answer with what there is."""
+        if "background" in self.__dict__:
+            self.background.end_waits()
+
+    def kill_jobs(self) -> None:
+        """End every kernel's process group at once, without waiting."""
+        if "background" in self.__dict__:
+            self.background.kill_all()
+
+    async def executor(self, caller: Caller) -> Executor:
         """What the caller's job tools work on."""
-        return self.background.executor(caller)
+        return await self.background.executor(caller)
 
     async def describe(self, caller: Caller) -> PingResult:
         """What `ping` answers."""
@@ -186,7 +230,7 @@ class Host:
     async def _record(self, entry: Entry, *, mutating: bool, wanted: bool) -> None:
         if not wanted:
             return
-        if not mutating:
+        if not mutating and self._exit is not None:
             self.audit.add(entry)
             return
         with anyio.CancelScope(shield=True):  # what was done is on record even if the caller has gone

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import inspect
 import os
-from contextlib import AsyncExitStack, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from ..store import runfolder
 from ..store.errors import Closed, HostError
-from .job_records import StoredJobs
 from .kernel.background import BackgroundExecutor
-from .kernel.jobs import Jobs
-from .kernel.limits import JobLimits
 from .kernel.records import JobOwner
 from .kernel.tokens import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
-    from types import TracebackType
-    from typing import Self
 
     from .call import Caller
     from .host import Host
+    from .kernel.jobs import Jobs
     from .kernel.kernel import Kernel
     from .kernel.spec import KernelFactory
 
@@ -34,94 +30,85 @@ POLL_S = 0.05
 
 
 class Background:
-    """Owns the run folder and the engine inside `async with`; outside it only a replaced executor works."""
+    """Opens the engine with the first call that has to do with jobs; until then nothing of it is even imported."""
 
     def __init__(self, host: Host, kernel_factory: KernelFactory | None) -> None:
         self.tokens = Tokens()
-        self.open_door: Callable[[], Awaitable[Path]] | None = None
         self._host = host
         self._factory = kernel_factory
         self._replacement: Executor | None = None
         self._engine: Jobs | None = None
         self._run_folder: runfolder.RunFolder | None = None
         self._door: Path | None = None
-        self._exit: AsyncExitStack | None = None
-        self._preparing = anyio.Lock()
-        self._swept = False
-        self._registered = False
+        self._opening = anyio.Lock()
+        self._ready = False
 
-    async def __aenter__(self) -> Self:
-        config = self._host.config
-        async with AsyncExitStack() as stack:
-            self._run_folder = stack.enter_context(runfolder.RunFolder())
-            engine = Jobs(
-                workspace=self._host.workspace.root,
-                run_dir=self._run_folder.path,
-                log_dir=self._log_folder,
-                records=StoredJobs(self._host.store),
-                tokens=self.tokens,
-                door=lambda: self._door,
-                limits=JobLimits(
-                    max_running=config.limits.jobs_running,
-                    max_queued=config.limits.jobs_queued,
-                    file_bytes=config.limits.job_disk_bytes,
-                ),
-                python=config.python,
-                team_mode=config.team_mode,
-                kernel_factory=self._factory,
-                server_id=self._run_folder.server_id,
-            )
-            self._engine = await stack.enter_async_context(engine)
-            self._exit = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._exit is not None
-        try:
-            await self._exit.__aexit__(kind, error, trace)
-        finally:
-            self._engine = None
-            if self._registered:
-                with anyio.CancelScope(shield=True):
-                    await self._unregister()
-
-    def run_folder(self) -> runfolder.RunFolder:
-        """The server's private folder for sockets.
+    async def engine(self) -> Jobs:
+        """The engine; the first call opens it, and ends what dead servers left.
 
         Raises:
-            Closed: outside `async with`.
+            Closed: the host is not open.
+            StorageError: no run folder can be made, or the store cannot be used.
         """
-        if self._run_folder is None:
-            raise _not_open()
+        if self._engine is not None:
+            return self._engine
+        async with self._opening:
+            if self._engine is None:
+                folder = await self._host.keeper.enter(_run_folder())
+                self._run_folder = folder
+                await self._host.store.run(self._sweep)
+                self._engine = await self._host.keeper.enter(self._make_engine(folder))
+        return self._engine
+
+    def _make_engine(self, folder: runfolder.RunFolder) -> Jobs:
+        from .job_records import StoredJobs
+        from .kernel.jobs import Jobs
+        from .kernel.limits import JobLimits
+
+        config = self._host.config
+        return Jobs(
+            workspace=self._host.workspace.root,
+            run_dir=folder.path,
+            log_dir=self._log_folder,
+            records=StoredJobs(self._host.store),
+            tokens=self.tokens,
+            door=lambda: self._door,
+            limits=JobLimits(
+                max_running=config.limits.jobs_running,
+                max_queued=config.limits.jobs_queued,
+                file_bytes=config.limits.job_disk_bytes,
+            ),
+            python=config.python,
+            team_mode=config.team_mode,
+            kernel_factory=self._factory,
+            server_id=folder.server_id,
+        )
+
+    def run_folder(self) -> runfolder.RunFolder:
+        """The server's private folder for sockets; there once the engine is."""
+        assert self._run_folder is not None
         return self._run_folder
 
-    def executor(self, caller: Caller) -> Executor:
+    async def executor(self, caller: Caller) -> Executor:
         """What the caller's job tools work on.
 
         Raises:
-            Closed: outside `async with`, unless the executor was replaced.
+            Closed: the host is not open, unless the executor was replaced.
         """
         if self._replacement is not None:
             return self._replacement
-        if self._engine is None:
-            raise _not_open()
         owner = JobOwner(caller.project_id, caller.root_frame_id, caller.frame_id)
-        return Executor(BackgroundExecutor(self._engine, owner), lambda: self._prepare(caller), self._sweep)
+        return Executor(BackgroundExecutor(await self.engine(), owner), lambda: self._prepare(caller))
 
     def current(self) -> Any:
-        """The executor of the current frame, or the one it was replaced with."""
+        """The executor of the current frame, or the one it was replaced with; its calls may be awaited."""
         if self._replacement is not None:
             return self._replacement.target
-        if self._engine is None:
-            raise _not_open()
-        current = self._host.session.open_now()
-        return BackgroundExecutor(self._engine, JobOwner(current.project_id, current.root_frame_id, current.frame_id))
+        return CurrentExecutor(self._host)
 
     def replace(self, executor: Any) -> None:
         """Use another executor for all callers; its results pass unchanged."""
-        self._replacement = Executor(executor, _nothing, _nothing)
+        self._replacement = Executor(executor, _nothing)
 
     def set_progress(self, exec_id: str, done: float, total: float | None, message: str | None) -> None:
         """Note what a running job reports of itself."""
@@ -134,10 +121,8 @@ class Background:
         Raises:
             Closed: outside `async with`, or in team mode without a session-scoped kernel factory.
         """
-        if self._engine is None:
-            self._refuse_in_team_mode()
-            raise _not_open()
-        return await self._engine.new_kernel()
+        self._refuse_in_team_mode()
+        return await (await self.engine()).new_kernel()
 
     def _refuse_in_team_mode(self) -> None:
         if self._host.config.team_mode and self._factory is None:
@@ -163,45 +148,37 @@ class Background:
         """What must be there before a job: its frame, this server's registration, the workspace, the door."""
         self._refuse_in_team_mode()
         await self._host.session.ensure_written(caller)
-        await self._sweep()
-        async with self._preparing:
-            if not self._registered:
-                folder = self.run_folder()
-                register = self._host.store.store.control.servers.register
-                await self._host.store.run(register, folder.server_id, os.getpid(), str(folder.path))
-                self._registered = True
-        self._host.workspace.make()
-        if self._door is None and self.open_door is not None:
-            self._door = await self.open_door()
+        if self._ready:
+            return
+        async with self._opening:
+            folder = self.run_folder()
+            servers = self._host.store.store.control.servers
+            await self._host.store.run(servers.register, folder.server_id, os.getpid(), str(folder.path))
+            self._host.workspace.make()
+            if self._host.open_door is not None:
+                self._door = await self._host.open_door()
+            self._ready = True
 
-    async def _sweep(self) -> None:
-        """Once, before jobs are first looked at: what dead servers left is removed and marked lost."""
-        async with self._preparing:
-            if not self._swept:
-                await self._host.store.run(self._sweep_now)
-                self._swept = True
-
-    def _sweep_now(self) -> None:
+    def _sweep(self) -> None:
         runfolder.sweep()
-        if self._host.store.store.exists():
+        if self._host.store.exists():
             self._host.store.store.mark_dead_servers()
 
-    async def _unregister(self) -> None:
-        assert self._run_folder is not None
-        unregister = self._host.store.store.control.servers.unregister
-        with suppress(HostError):  # a later server marks it dead
-            await self._host.store.run(unregister, self._run_folder.server_id)
+    async def aclose(self) -> None:
+        """Sign off, once the engine has ended all jobs."""
+        if self._ready:
+            self._ready = False
+            unregister = self._host.store.store.control.servers.unregister
+            with suppress(HostError):  # a later server marks it dead
+                await self._host.store.run(unregister, self.run_folder().server_id)
 
 
 class Executor:
     """The five calls of an executor, whether it is ours or not, synchronous or not."""
 
-    def __init__(
-        self, target: Any, before_launch: Callable[[], Awaitable[None]], before_look: Callable[[], Awaitable[None]]
-    ) -> None:
+    def __init__(self, target: Any, before_launch: Callable[[], Awaitable[None]]) -> None:
         self.target = target
         self._before_launch = before_launch
-        self._before_look = before_look
 
     async def launch(self, code: str, **given: Any) -> Any:
         """Start a job."""
@@ -210,29 +187,66 @@ class Executor:
 
     async def list_jobs(self, **given: Any) -> Any:
         """Jobs without their output."""
-        await self._before_look()
         return await _settled(self.target.list_jobs(**given))
 
     async def peek(self, exec_id: str, **given: Any) -> Any:
         """A job as it is."""
-        await self._before_look()
         return await _settled(self.target.peek(exec_id, **given))
 
     async def wait(self, exec_id: str, *, timeout_s: float = 30.0, **given: Any) -> Any:
         """A job once it is done, or has news, or the time is up; one of another kind is looked at until it is done."""
-        await self._before_look()
         if hasattr(self.target, "wait"):
             return await _settled(self.target.wait(exec_id, timeout_s=timeout_s, **given))
         given.pop("until", None)
         with anyio.move_on_after(timeout_s):
             while not (await self.peek(exec_id, **given)).get("done"):
-                await anyio.sleep(POLL_S)  # noqa: ASYNC110 (nothing of a foreign executor can be awaited)
+                await anyio.sleep(POLL_S)
         return await self.peek(exec_id, **given)
 
     async def interrupt(self, exec_id: str) -> Any:
         """Stop a job."""
-        await self._before_look()
         return await _settled(self.target.interrupt(exec_id))
+
+
+class CurrentExecutor:
+    """The executor of whatever frame is current when it is called."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def launch(self, code: str, origin: str = "agent", **given: Any) -> Any:
+        """Start a job."""
+        return await (await self._executor()).launch(code, origin=origin, **given)
+
+    async def list_jobs(self, **given: Any) -> Any:
+        """Jobs without their output."""
+        return await (await self._executor()).list_jobs(**given)
+
+    async def peek(self, exec_id: str, **given: Any) -> Any:
+        """A job as it is."""
+        return await (await self._executor()).peek(exec_id, **given)
+
+    async def wait(self, exec_id: str, **given: Any) -> Any:
+        """A job once it is done, or has news, or the time is up."""
+        return await (await self._executor()).wait(exec_id, **given)
+
+    async def interrupt(self, exec_id: str) -> Any:
+        """Stop a job."""
+        return await (await self._executor()).interrupt(exec_id)
+
+    async def shutdown(self, timeout_per_job: float = 1.0) -> None:
+        """End all jobs of this host."""
+        with anyio.move_on_after(timeout_per_job):
+            await (await self._host.background.engine()).shutdown()
+
+    async def _executor(self) -> Executor:
+        return await self._host.executor(await self._host.caller("in_process"))
+
+
+@asynccontextmanager
+async def _run_folder() -> AsyncIterator[runfolder.RunFolder]:
+    with runfolder.RunFolder() as folder:
+        yield folder
 
 
 async def _settled(result: Any) -> Any:
@@ -241,7 +255,3 @@ async def _settled(result: Any) -> Any:
 
 async def _nothing() -> None:
     """A replaced executor needs none of our preparations."""
-
-
-def _not_open() -> Closed:
-    return Closed("not open: jobs need a running host", hint="use `async with build_dispatcher(...) as dispatcher`")

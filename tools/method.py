@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
 import msgspec
@@ -40,7 +41,6 @@ class Method(Generic[P, R]):
 
     params_type: ClassVar[type[msgspec.Struct]]
     result_type: ClassVar[Any]
-    signature: ClassVar[Signature]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -48,7 +48,11 @@ class Method(Generic[P, R]):
             arguments = get_args(base)
             if isinstance(get_origin(base), type) and len(arguments) == 2 and isinstance(arguments[0], type):
                 cls.params_type, cls.result_type = arguments
-                cls.signature = Signature.of(cls.name, cls.params_type)
+
+    @cached_property
+    def signature(self) -> Signature:
+        """The parameters, read off their struct on first use: that costs more than importing the class."""
+        return Signature.of(self.name, self.params_type)
 
     async def run(self, params: P, call: Call) -> R:
         """Do it.

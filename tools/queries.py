@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import msgspec
 
 from ..store.errors import InvalidParams, Issue, NotFound
 from ..store.guard import GuardedReader
 from ..store.tables import query_schema, session_views
-from .readers import Readers
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from .call import Call, Caller
     from .config import Config
     from .data import QueryParams
+    from .keeper import Keeper
     from .store_thread import StoreThread
 
 BUDGET_SHARE = 0.8
@@ -27,17 +29,18 @@ BUDGET_SHARE = 0.8
 class Queries:
     """Guarded readers on the caller's own project and on the user's databases."""
 
-    def __init__(self, store: StoreThread, config: Config) -> None:
+    def __init__(self, store: StoreThread, config: Config, keeper: Keeper) -> None:
         self._store = store
         self._config = config
-        self.readers = Readers()
-        self._paths: dict[str, Path] = {}
+        self._keeper = keeper
+        self._readers: dict[str, GuardedReader] = {}
+        self._opening = anyio.Lock()
 
     async def schema(self, caller: Caller, database: str | None) -> dict[str, Any]:
         """`{table: [column]}` of the records, or the detailed form of a user database."""
         if database is None:
             return query_schema()
-        async with await self._reader(caller, database) as reader:
+        async with self._reader(caller, database) as reader:
             return await reader.schema()
 
     async def run(self, params: QueryParams, call: Call) -> Any:
@@ -52,7 +55,7 @@ class Queries:
             options["session"] = call.caller.root_frame_id
         if call.budget is not None:
             options |= {"cut": True, "max_bytes": int(call.budget * BUDGET_SHARE)}
-        async with await self._reader(call.caller, params.database) as reader:
+        async with self._reader(call.caller, params.database) as reader:
             with call.waiting():
                 answer = await reader.fetch(params.sql, params.params, form=form, **options)
         rows: Any = msgspec.Raw(answer.body) if call.encoded else msgspec.json.decode(answer.body)
@@ -69,7 +72,22 @@ class Queries:
             "elapsed_ms": answer.elapsed_ms,
         }
 
-    async def _reader(self, caller: Caller, database: str | None) -> AbstractAsyncContextManager[GuardedReader]:
+    @asynccontextmanager
+    async def _reader(self, caller: Caller, database: str | None) -> AsyncIterator[GuardedReader]:
+        """The reader of a file: kept while the host is open, else for this one use."""
+        key = f"project:{caller.project_id}" if database is None else f"database:{database}"
+        if key in self._readers:
+            yield self._readers[key]
+        elif not self._keeper.serving:
+            async with await self._made(caller, database) as reader:
+                yield reader
+        else:
+            async with self._opening:
+                if key not in self._readers:
+                    self._readers[key] = await self._keeper.enter(await self._made(caller, database))
+            yield self._readers[key]
+
+    async def _made(self, caller: Caller, database: str | None) -> GuardedReader:
         limits = self._config.limits
         options: dict[str, Any] = {
             "timeout_s": limits.query_timeout_s,
@@ -79,21 +97,18 @@ class Queries:
             "workers": limits.query_workers,
         }
         if database is not None:
-            file = self._config.databases.get(database)
-            if file is None:
-                raise NotFound(
-                    "no such database",
-                    hint=f"known: {', '.join(sorted(self._config.databases)) or 'none'}; "
-                    "the server is given one with --database NAME=PATH",
-                )
-            return self.readers.use(f"database:{database}", lambda: GuardedReader(file, **options))
-        path = await self._records_path(caller.project_id)
-        return self.readers.use(
-            f"project:{caller.project_id}", lambda: GuardedReader(path, session_views=session_views(), **options)
-        )
+            return GuardedReader(self._database_path(database), **options)
+        return GuardedReader(await self._records_path(caller.project_id), session_views=session_views(), **options)
+
+    def _database_path(self, database: str) -> Path:
+        path = self._config.databases.get(database)
+        if path is None:
+            known = ", ".join(sorted(self._config.databases)) or "none"
+            raise NotFound(
+                "no such database", hint=f"known: {known}; the server is given one with --database NAME=PATH"
+            )
+        return path
 
     async def _records_path(self, project_id: str) -> Path:
-        if project_id not in self._paths:
-            records = await self._store.project(project_id)
-            self._paths[project_id] = await self._store.run(records.path)
-        return self._paths[project_id]
+        records = await self._store.project(project_id)
+        return await self._store.run(records.path)

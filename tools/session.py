@@ -62,10 +62,9 @@ class Session:
         return Current(project_id, frame_id, frame_id)
 
     def _continued(self, project_id: str) -> str | None:
-        store = self._store.store
-        if not store.exists():  # looking makes no files
+        if not self._store.exists():  # looking makes no files
             return None
-        return store.control.sessions.continue_session(self._workspace, project_id)
+        return self._store.store.control.sessions.continue_session(self._workspace, project_id)
 
     async def use(self, frame_id: str) -> Current:
         """Make an existing frame the current one, in its project.

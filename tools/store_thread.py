@@ -10,6 +10,7 @@ import anyio.to_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from ..store.records import Records
     from ..store.store import Store
@@ -21,10 +22,29 @@ T = TypeVar("T")
 class StoreThread:
     """Runs the store's blocking functions one after the other, each to its end."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, data_folder: Callable[[], Path]) -> None:
+        self._data_folder = data_folder
+        self._store: Store | None = None
         self._limiter = anyio.CapacityLimiter(1)
         self._projects: dict[str, Records] = {}
+
+    @property
+    def store(self) -> Store:
+        """The store itself, for code that runs in its thread."""
+        if self._store is None:
+            from ..store.store import Store
+
+            self._store = Store(self._data_folder())
+        return self._store
+
+    def exists(self) -> bool:
+        """Whether the data folder holds anything yet; asking makes and imports nothing."""
+        return (self._data_folder() / "control.db").exists()
+
+    def close(self) -> None:
+        """Close the files; a store that was never used has none."""
+        if self._store is not None:
+            self._store.close()
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` in the store's thread; a cancelled caller leaves it to finish, so nothing is half-written."""

@@ -234,6 +234,10 @@ class UndescribedTool(Tool[Undescribed, dict[str, Any]]):
     description = "Has a parameter that says nothing."
 
 
+def test_every_tool_there_is_passes_registration() -> None:
+    assert list(Registry(REGISTRY.tools.values()).tools) == list(EXPECTED)
+
+
 def test_a_good_tool_can_be_registered() -> None:
     tool = GoodTool()
     assert Registry([tool]).get("good") is tool

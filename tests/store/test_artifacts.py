@@ -79,9 +79,7 @@ def test_a_name_is_an_artifact_of_its_session(records: Records, frame_id: str) -
 def test_inputs_become_edges_once(records: Records, frame_id: str) -> None:
     cell = records.cells.add(frame_id=frame_id, code="work()")
     inputs = [save(records, frame_id, f"in{number}.csv").version_id for number in range(2)]
-    output = save(
-        records, frame_id, input_version_ids=(*inputs, inputs[0]), producing_cell_id=cell.cell_id
-    )
+    output = save(records, frame_id, input_version_ids=(*inputs, inputs[0]), producing_cell_id=cell.cell_id)
     rows = records.database.rows("SELECT input_version_id, output_version_id, producing_cell_id FROM lineage_edges")
     assert rows == [(found, output.version_id, cell.cell_id) for found in inputs]
 
@@ -156,12 +154,16 @@ def test_the_listing_is_newest_first_with_the_latest_version(records: Records, f
     save(records, frame_id, "a.csv", b"333")
     listing = records.artifacts.list()
     assert (listing["count"], filenames(listing), listing["next_cursor"]) == (2, ["b.png", "a.csv"], None)
-    assert listing["artifacts"][0] | {
-        "latest_version_id": latest.version_id,
-        "checksum": latest.checksum,
-        "size_bytes": 2,
-        "ordinal": 1,
-    } == listing["artifacts"][0]
+    assert (
+        listing["artifacts"][0]
+        | {
+            "latest_version_id": latest.version_id,
+            "checksum": latest.checksum,
+            "size_bytes": 2,
+            "ordinal": 1,
+        }
+        == listing["artifacts"][0]
+    )
     assert (listing["artifacts"][1]["ordinal"], listing["artifacts"][1]["size_bytes"]) == (2, 3)
 
 

@@ -113,7 +113,8 @@ def test_pages_have_every_frame_exactly_once_while_frames_are_added(records: Rec
 
 
 @pytest.mark.parametrize(
-    "cursor", ["", "x", "!!", "ünï", "ZnJhbWVz", "YXJ0aWZhY3RzOjE", "ZnJhbWVzOi0x", "ZnJhbWVzOjk5OTk5OTk5OTk5OTk5OTk5OTk5"]
+    "cursor",
+    ["", "x", "!!", "ünï", "ZnJhbWVz", "YXJ0aWZhY3RzOjE", "ZnJhbWVzOi0x", "ZnJhbWVzOjk5OTk5OTk5OTk5OTk5OTk5OTk5"],
 )
 def test_a_cursor_of_something_else_is_refused(records: Records, cursor: str) -> None:
     with pytest.raises(InvalidParams, match=r"\$.cursor"):

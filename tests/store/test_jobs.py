@@ -183,9 +183,7 @@ def test_jobs_are_listed_by_status_and_session(records: Records, frame_id: str) 
         records.jobs.list(cursor="exec-000000000000")
 
 
-def test_a_dead_servers_jobs_are_lost_with_the_output_they_left(
-    store: Store, records: Records, frame_id: str
-) -> None:
+def test_a_dead_servers_jobs_are_lost_with_the_output_they_left(store: Store, records: Records, frame_id: str) -> None:
     running, done, other = (launch(records, frame_id) for _ in range(3))
     records.jobs.update(running.exec_id, status="running", started_at=5)
     records.jobs.update(done.exec_id, status="done", stdout_bytes=2)

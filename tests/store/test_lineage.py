@@ -108,9 +108,7 @@ def test_a_version_alone_is_a_graph_of_one(records: Records, diamond: dict[str, 
 
 
 def test_a_cycle_ends(records: Records, diamond: dict[str, str]) -> None:
-    records.database.insert(
-        Edge(input_version_id=diamond["report"], output_version_id=diamond["raw"], created_at=1)
-    )
+    records.database.insert(Edge(input_version_id=diamond["report"], output_version_id=diamond["raw"], created_at=1))
     for name, direction in (("report", "up"), ("raw", "up"), ("raw", "down")):
         graph = records.lineage.graph(diamond[name], direction="up" if direction == "up" else "down")
         assert set(named(graph)) == {"raw", "left", "right", "report"}

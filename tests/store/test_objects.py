@@ -157,9 +157,7 @@ class Growing(io.FileIO):
         return chunk
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused(
-    objects: Objects, source: Path, tmp_path: Path
-) -> None:
+def test_a_file_that_changes_while_it_is_read_is_refused(objects: Objects, source: Path, tmp_path: Path) -> None:
     with Growing(source) as growing, pytest.raises(Busy, match="changed while it was read"):
         objects.put(growing)
     assert kept(tmp_path) == []

@@ -40,17 +40,13 @@ def test_the_same_key_again_replaces_the_decision_and_keeps_the_id(store: Store)
     again = store.set_permission_rule(scope="global", tool="query", pattern="*", decision="allow")
     assert first == again
     assert decisions(store, "query") == ["allow"]
-    other = store.set_permission_rule(
-        scope="project", scope_id="p", tool="query", pattern="*", decision="ask"
-    )
+    other = store.set_permission_rule(scope="project", scope_id="p", tool="query", pattern="*", decision="ask")
     assert other != first
     assert decisions(store, "query") == ["allow", "ask"]
 
 
 def test_rules_are_listed_by_scope_and_by_tool(store: Store) -> None:
-    store.set_permission_rule(
-        scope="conversation", scope_id="f-1", tool="write_file", pattern="a", decision="ask"
-    )
+    store.set_permission_rule(scope="conversation", scope_id="f-1", tool="write_file", pattern="a", decision="ask")
     assert [rule.pattern for rule in store.permission_rules(tool="write_file")] == ["*", "a"]
     assert [rule.tool for rule in store.permission_rules(scope="conversation")] == ["write_file"]
     assert store.permission_rules(scope="conversation", tool="query") == []
@@ -63,13 +59,9 @@ def test_only_rules_of_the_calls_own_scopes_apply(store: Store) -> None:
         ("conversation", "f-mine"),
         ("conversation", "mine"),
     ):
-        store.set_permission_rule(
-            scope=scope, scope_id=scope_id, tool="exec_background", pattern="*", decision="allow"
-        )
+        store.set_permission_rule(scope=scope, scope_id=scope_id, tool="exec_background", pattern="*", decision="allow")
     store.set_permission_rule(scope="global", tool="*", pattern="*", decision="ask")
-    found = store.control.rules.applicable(
-        tool="exec_background", project_id="mine", root_frame_id="f-mine"
-    )
+    found = store.control.rules.applicable(tool="exec_background", project_id="mine", root_frame_id="f-mine")
     assert [(rule.scope, rule.scope_id) for rule in found] == [
         ("project", "mine"),
         ("conversation", "f-mine"),

@@ -135,9 +135,7 @@ def test_what_was_left_between_making_and_locking_goes_when_it_is_old(base: Path
     assert [path.name for path in base.iterdir()] == [".cellhost-new"]
 
 
-def test_a_runtime_folder_too_deep_or_not_ours_is_passed_over(
-    base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_runtime_folder_too_deep_or_not_ours_is_passed_over(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = base / ("d" * 60)
     deep.mkdir()
     for useless in (deep, base / "missing", Path("relative")):

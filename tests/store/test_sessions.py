@@ -75,6 +75,4 @@ def test_servers_come_and_go(store: Store) -> None:
     servers.register("s-1", 10, "/run/one")
     servers.register("s-2", 11, "/run/two")
     servers.unregister("s-1")
-    assert [(server.server_id, server.pid, server.run_folder) for server in servers.list()] == [
-        ("s-2", 11, "/run/two")
-    ]
+    assert [(server.server_id, server.pid, server.run_folder) for server in servers.list()] == [("s-2", 11, "/run/two")]

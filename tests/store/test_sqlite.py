@@ -272,9 +272,7 @@ def test_many_processes_may_make_the_same_files_at_once(tmp_path: Path) -> None:
         "store.close()"
     )
     command = [sys.executable, "-c", program, tmp_path / "data"]
-    processes = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)
-    ]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)]
     for process in processes:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

@@ -36,6 +36,6 @@ class BackgroundExecutor:
         """Stop a job."""
         return await self._jobs.interrupt(self._owner, exec_id)
 
-    async def shutdown(self, timeout_per_job: float | None = None) -> None:
+    async def shutdown(self, timeout_per_job: float | None = None) -> None:  # noqa: ARG002 - part of the interface
         """End every job now; the engine's own bound holds, whatever `timeout_per_job` says."""
         await self._jobs.shutdown()

@@ -23,7 +23,8 @@ from .provisioner import LocalProvisioner
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-KernelProvisionerBase.register(LocalProvisioner)
+_interface: Any = KernelProvisionerBase  # an abstract class, which its types do not say
+_interface.register(LocalProvisioner)
 
 _RECONNECT_MS = 3  # the kernel binds at some moment of its start; each miss costs this much
 _BATCH = 64  # messages taken before other tasks have their turn
@@ -72,7 +73,10 @@ class Channels:
         on_reply: Callable[[Message], None],
         on_publication: Callable[[Message], None],
     ) -> None:
-        self._session = Session(key=str(connection_info["key"]).encode())
+        session: Any = Session(  # its methods' types are unfinished
+            key=str(connection_info["key"]).encode()
+        )
+        self._session = session
         context = _shared.acquire()
         self._shell = context.socket(zmq.DEALER)
         self._iopub = context.socket(zmq.SUB)
@@ -88,7 +92,7 @@ class Channels:
 
     def execute(self, code: str) -> str:
         """Ask for a cell to be run; the request's id, which its messages carry as `parent_id`."""
-        content = {
+        content: dict[str, Any] = {
             "code": code,
             "silent": False,
             "store_history": True,
@@ -117,7 +121,8 @@ class Channels:
         await self._read(*self._handlers[1])
 
     async def _read(self, socket: zmq.Socket[bytes], handler: Callable[[Message], None]) -> None:
-        descriptor = int(socket.getsockopt(zmq.FD))  # pyright: ignore
+        descriptor = socket.getsockopt(zmq.FD)
+        assert isinstance(descriptor, int)
         while True:
             if self._take(socket, handler):
                 await anyio.lowlevel.checkpoint()

@@ -15,11 +15,11 @@ import msgspec
 
 from .execution import CellError, bounded
 from .job import STATUS_OF_STOP
+from .provisioner import KernelExit
 
 if TYPE_CHECKING:
     from .execution import Execution
     from .job import Job
-    from .provisioner import KernelExit
 
 _MAX_REASON = 2_000
 _DEATHS = {

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from .records import JobRecord, JobRecords
+import anyio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from .records import JobRecord, JobRecords
 
 FRESH_S = 0.25
 _MAX_PAGES = 64
@@ -20,6 +22,7 @@ class History:
     def __init__(self, records: JobRecords) -> None:
         self._records = records
         self._pages: dict[tuple[str, str | None, int, str | None], tuple[float, Sequence[JobRecord]]] = {}
+        self._asked: dict[tuple[str, str | None, int, str | None], anyio.Event] = {}
 
     async def page(self, project_id: str, *, status: str | None, limit: int, cursor: str | None) -> Sequence[JobRecord]:
         """As `JobRecords.list`."""
@@ -27,7 +30,15 @@ class History:
         known = self._pages.get(key)
         if known is not None and time.monotonic() - known[0] < FRESH_S:
             return known[1]
-        page = await self._records.list(project_id, status=status, limit=limit, cursor=cursor)
+        if key in self._asked:  # many callers at once are one question
+            await self._asked[key].wait()
+            return await self.page(project_id, status=status, limit=limit, cursor=cursor)
+        answered = self._asked[key] = anyio.Event()
+        try:
+            page = await self._records.list(project_id, status=status, limit=limit, cursor=cursor)
+        finally:
+            del self._asked[key]
+            answered.set()
         if len(self._pages) >= _MAX_PAGES:
             self._pages.clear()
         self._pages[key] = (time.monotonic(), page)

@@ -124,12 +124,6 @@ class Jobs:
             if job.kernel is not None:
                 job.kernel.kill_now()
 
-    def kill_all(self) -> None:
-        """Send SIGKILL to every job's process group, now, without waiting for anything."""
-        for job in self._table.live():
-            if job.kernel is not None:
-                job.kernel.kill_now()
-
     def end_waits(self) -> None:
         """Have every `wait` answer at once with what there is."""
         self._waits_over.set()

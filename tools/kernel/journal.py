@@ -78,7 +78,7 @@ class Journal:
                 return
             except HostError as error:
                 _LOG.warning("the store did not take a change of %s: %s", exec_id, error)
-            except Exception:
+            except Exception:  # noqa: BLE001
                 _LOG.exception("a change of %s cannot be written", exec_id)
                 return
             await anyio.sleep(_TRY_AGAIN_S)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
+from anyio.lowlevel import RunVar
 
 from ...store.errors import StorageError
 from .execution import Execution
@@ -57,7 +58,9 @@ class Kernel:
         self._info_replied = anyio.Event()
         self._heard = False
         self._usage_at_start: Usage | None = None
-        self._watched = False
+        self._watching = anyio.CancelScope()
+        self._watched = anyio.Event()
+        self._watched.set()
         self._tasks = anyio.create_task_group()
         self._connection = _PORTS | {
             "ip": str(spec.folder / "z"),
@@ -109,8 +112,10 @@ class Kernel:
         """End the group and wait until the process is gone, whatever else is being cancelled."""
         with anyio.CancelScope(shield=True):
             await self._provisioner.kill()
+            self._watching.cancel()  # one task at a time may wait for the process, and that one may be cancelled
+            await self._watched.wait()
             with anyio.move_on_after(_GONE_WITHIN_S):
-                await self.dead.wait() if self._watched else await self._provisioner.wait()
+                await self._provisioner.wait()
             await self._provisioner.cleanup()
 
     def _give_back(self) -> None:
@@ -173,9 +178,10 @@ class Kernel:
         }
 
     async def _connect(self) -> None:
-        module = await anyio.to_thread.run_sync(_import_channels, limiter=anyio.CapacityLimiter(1))
-        self._channels = module.Channels(self._connection, self._take_reply, self._take_publication)
-        for task in (self._channels.read_replies, self._channels.read_publications, self._greet):
+        module = await _channels_module()
+        channels: Channels = module.Channels(self._connection, self._take_reply, self._take_publication)
+        self._channels = channels
+        for task in (channels.read_replies, channels.read_publications, self._greet):
             self._tasks.start_soon(task)
 
     async def _greet(self) -> None:
@@ -201,13 +207,14 @@ class Kernel:
             self._execution.take_publication(message)
 
     async def _watch(self) -> None:
-        self._watched = True
+        self._watched = anyio.Event()  # not before: a task may be cancelled before its first step
         try:
-            await self._provisioner.wait()
+            with self._watching:
+                await self._provisioner.wait()
+                self.startup_text = _tail(self.spec.folder / "startup.log")
+                self.dead.set()
         finally:
-            self._watched = False
-        self.startup_text = _tail(self.spec.folder / "startup.log")
-        self.dead.set()
+            self._watched.set()
 
     def execute(self, code: str) -> Execution:
         """Start a cell; call it once the kernel is ready."""
@@ -234,10 +241,6 @@ class Kernel:
         """End the whole group at once; `dead` is set when it is gone."""
         await self._provisioner.kill()
 
-    def kill_now(self) -> None:
-        """The same from where nothing can be awaited."""
-        self._provisioner.end_group()
-
     def usage(self) -> Usage | None:
         """What the process has used since it was ready."""
         used, before = self._provisioner.usage(), self._usage_at_start
@@ -246,8 +249,21 @@ class Kernel:
         return Usage(round(max(0.0, used.cpu_s - before.cpu_s), 3), used.peak_rss_kb)
 
 
-def _import_channels() -> Any:
-    return importlib.import_module(f"{__package__}.channels")
+_loaded: RunVar[Any] = RunVar("cellhost_channels")
+_loading: RunVar[anyio.CapacityLimiter] = RunVar("cellhost_channels_loading")
+
+
+async def _channels_module() -> Any:
+    """`channels.py`; the first to ask has it imported in a thread, while its process starts."""
+    if (module := _loaded.get(None)) is not None:
+        return module
+    limiter = _loading.get(None)
+    if limiter is None:
+        limiter = anyio.CapacityLimiter(1)
+        _loading.set(limiter)
+    module = await anyio.to_thread.run_sync(importlib.import_module, f"{__package__}.channels", limiter=limiter)
+    _loaded.set(module)
+    return module
 
 
 def _open_log(path: Path) -> int:

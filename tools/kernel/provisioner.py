@@ -49,7 +49,7 @@ class LocalProvisioner:
     def __init__(self, connection_info: Mapping[str, Any]) -> None:
         self.connection_info = dict(connection_info)
         self.usage_at_end: Usage | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[Any] | None = None
         self._pidfd: int | None = None
         self._exit: KernelExit | None = None
 
@@ -75,9 +75,8 @@ class LocalProvisioner:
     async def launch_kernel(self, cmd: Sequence[str], **kwargs: Any) -> dict[str, Any]:
         """Start the process; `kwargs` go to `Popen` (`env`, `cwd`, `pass_fds`, `stdout`, …)."""
         # Popen returns within a few milliseconds, and another thread's end would take the kernel along.
-        process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: ASYNC220
-            list(cmd), text=False, stdin=subprocess.DEVNULL, start_new_session=True, **kwargs
-        )
+        options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True, **kwargs}
+        process: subprocess.Popen[Any] = subprocess.Popen(list(cmd), **options)  # noqa: ASYNC220
         self._process, self._pidfd = process, os.pidfd_open(process.pid)
         return self.connection_info
 
@@ -88,16 +87,16 @@ class LocalProvisioner:
     async def wait(self) -> int | None:
         """Wait until the process is gone, end what is left of its group, and reap it; for one task at a time."""
         if self._process is None or self._pidfd is None:
-            return None
+            return await self.poll()
         await anyio.wait_readable(self._pidfd)
         # Before the reaping: until then the group's number cannot belong to anybody else.
-        self.end_group()
+        self.kill_now()
         self._reap(self._process)
         os.close(self._pidfd)
         self._pidfd = None
         return self._process.returncode
 
-    def _reap(self, process: subprocess.Popen[bytes]) -> None:
+    def _reap(self, process: subprocess.Popen[Any]) -> None:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         self._exit = as_exit(process.returncode)
@@ -113,11 +112,7 @@ class LocalProvisioner:
 
     async def kill(self, restart: bool = False) -> None:  # noqa: ARG002 - part of the interface
         """End the whole group at once; `wait` tells when it is gone."""
-        self.end_group()
-
-    def end_group(self) -> None:
-        """The same, not awaited."""
-        self._signal_group(signal.SIGKILL)
+        self.kill_now()
 
     async def terminate(self, restart: bool = False) -> None:  # noqa: ARG002 - part of the interface
         """Ask the whole group to end."""

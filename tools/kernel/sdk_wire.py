@@ -14,8 +14,10 @@ import os
 import socket
 import threading
 import weakref
-from collections.abc import Callable, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
 
 MAX_FRAME = 16 * 1024 * 1024
 MAX_CALLS = 8
@@ -194,16 +196,20 @@ def _answer(method: str, line: bytes, number: int) -> Any:
     if error is not None:
         data: dict[str, Any] = error.get("data") or {}
         raise HostError(str(error.get("message")), str(data.get("kind", "internal")), data.get("hint"), data)
-    result: Any = reply.get("result")
-    if type(result) is dict and list(result) == ["error"]:
-        raise RuntimeError(f"host.{method} error: {result['error']}")
-    return result
+    if _is_refusal(reply):
+        raise RuntimeError(f"host.{method} error: {reply['result']['error']}")
+    return reply.get("result")
+
+
+def _is_refusal(reply: dict[str, Any]) -> bool:
+    """Whether the result is a mapping whose only key is `error`."""
+    return isinstance(reply.get("result"), dict) and [*reply["result"]] == ["error"]
 
 
 def _plain(value: Any) -> Any:
     """JSON for what scientific code passes: paths and the scalars and arrays of numpy and pandas."""
     if hasattr(value, "__fspath__"):
-        return os.fspath(value)
+        return value.__fspath__()
     for name in ("item", "tolist"):
         convert = getattr(value, name, None)
         if convert is not None and (name == "tolist" or getattr(value, "ndim", 1) == 0):

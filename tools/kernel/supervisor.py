@@ -49,7 +49,7 @@ class Supervisor:
         except HostError as error:
             hint = f" ({error.hint})" if error.hint else ""
             await self._finish_early(job, CellError("KernelStartError", f"{error}{hint}", ""))
-        except Exception:
+        except Exception:  # noqa: BLE001
             fault = secrets.token_hex(4)
             _LOG.exception("job %s: fault %s", job.exec_id, fault)
             await self._finish_early(job, CellError("InternalError", f"a fault of cellhost, in its log as {fault}", ""))

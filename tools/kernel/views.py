@@ -9,11 +9,11 @@ import anyio.to_thread
 from .ending import exit_reason
 from .log import Ends, JobLog, Page, Stream, parse_position, read_page
 from .records import FINAL, PREVIEW_CHARS, JobRecord
-from .text_view import TextViewer
 
 if TYPE_CHECKING:
     from .job import Job
     from .provisioner import Usage
+    from .text_view import TextViewer
 
 # Reading that much takes a fraction of a millisecond; more goes to a thread.
 _INLINE_BYTES = 128 * 1024

@@ -1,0 +1,161 @@
+"""What a job writes is in its log, all of it, in order, whoever wrote it; and how it is read back."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+from cellhost.store.errors import InvalidParams
+
+if TYPE_CHECKING:
+    from .conftest import Engine
+
+
+async def test_a_hundred_thousand_flushed_lines_are_all_there_in_order(engine: Engine) -> None:
+    exec_id = await engine.launch("for n in range(100_000): print(n, flush=True)")
+    answer = await engine.finish(exec_id)
+    expected = "".join(f"{n}\n" for n in range(100_000))
+    assert answer["stdout"] == expected
+    assert (answer["truncated"], answer["dropped_chars"]) == (False, 0)
+    assert answer["usage"]["wall_s"] < 20
+
+
+async def test_children_native_code_and_descriptors_write_to_the_same_log_in_order(engine: Engine) -> None:
+    answer = await engine.run(
+        "import ctypes, os, subprocess, sys\n"
+        "libc = ctypes.CDLL(None)\n"
+        "print('python')\n"
+        "os.write(1, b'descriptor\\n')\n"
+        "libc.puts(b'native'); libc.fflush(None)\n"
+        "subprocess.run(['sh', '-c', 'echo child; echo wrong >&2'])\n"
+        "sys.stdout.buffer.write(b'bytes\\n')\n"
+        "sys.__stdout__.write('original\\n')\n"
+        "print('partial', end='')\n"
+        "print('error', file=sys.stderr)\n"
+    )
+    assert answer["stdout"] == "python\ndescriptor\nnative\nchild\nbytes\noriginal\npartial"
+    assert answer["stderr"] == "wrong\nerror\n"
+
+
+async def test_surrogates_and_every_other_text_can_be_printed(engine: Engine) -> None:
+    answer = await engine.run("print('a\\udcffb \\U0001f600 \\x00 ü')")
+    assert answer["status"] == "done"
+    assert answer["stdout"] == "a?b \U0001f600 \x00 ü\n"
+
+
+async def test_bytes_that_are_not_utf8_read_as_replacement_characters(engine: Engine) -> None:
+    answer = await engine.run("import os; os.write(1, b'a\\xff\\xe2\\x82b\\xe2\\x82')")
+    assert answer["stdout"] == "a\ufffd\ufffdb\ufffd"
+
+
+async def test_a_print_of_fifty_megabytes_is_shown_by_its_ends_and_kept_whole(engine: Engine) -> None:
+    exec_id = await engine.launch("print('a' * 50_000_000 + 'z')")
+    answer = await engine.finish(exec_id)
+    assert len(answer["stdout"]) <= 1_000_000
+    assert answer["truncated"]
+    shown = answer["stdout"].count("a") - answer["stdout"].count("pa") + answer["stdout"].count("z")
+    assert answer["dropped_chars"] == pytest.approx(50_000_002 - shown, abs=100)
+    assert answer["stdout"].endswith("az\n")
+    (row,) = await engine.jobs.list(engine.owner)
+    assert row["stdout_bytes"] == 50_000_002
+
+
+async def test_the_pages_put_together_are_the_log(engine: Engine) -> None:
+    code = (
+        "import sys, time\n"
+        "for n in range(400):\n"
+        "    print('ä€\U0001f600' * (n % 7), n)\n"
+        "    print('err', n, file=sys.stderr)\n"
+        "    if n % 40 == 0: time.sleep(0.002)\n"
+    )
+    exec_id = await engine.launch(code)
+    since, out, err = "0", "", ""
+    with anyio.fail_after(60):
+        while True:
+            answer = await engine.jobs.wait(
+                engine.owner, exec_id, timeout_s=5, since=since, until="news", max_chars=97
+            )
+            out, err, since = out + answer["stdout"], err + answer["stderr"], answer["next"]
+            if answer["done"] and not answer["truncated"]:
+                break
+    assert out == "".join("ä€\U0001f600" * (n % 7) + f" {n}\n" for n in range(400))
+    assert err == "".join(f"err {n}\n" for n in range(400))
+
+
+async def test_one_stream_can_be_asked_for_and_leaves_the_other_for_later(engine: Engine) -> None:
+    exec_id = await engine.launch("import sys\nprint('out')\nprint('err', file=sys.stderr)")
+    await engine.finish(exec_id)
+    first = await engine.jobs.peek(engine.owner, exec_id, since="0", stream="stdout")
+    assert (first["stdout"], first["stderr"]) == ("out\n", "")
+    second = await engine.jobs.peek(engine.owner, exec_id, since=first["next"])
+    assert (second["stdout"], second["stderr"]) == ("", "err\n")
+
+
+@pytest.mark.parametrize("since", ["", "x", "-1.0", "1", "1.2.3", "１.２", "99999999999999999999.0"])
+async def test_a_since_that_was_never_given_out_is_refused(engine: Engine, since: str) -> None:
+    exec_id = await engine.launch("print(1)")
+    await engine.finish(exec_id)
+    with pytest.raises(InvalidParams) as refusal:
+        await engine.jobs.peek(engine.owner, exec_id, since=since)
+    assert refusal.value.issues[0].path == "$.since"
+
+
+async def test_a_progress_bar_is_one_line_in_the_view_and_whole_in_the_log(engine: Engine) -> None:
+    exec_id = await engine.launch("for n in range(101): print(f'\\r{n}%', end='')\nprint('\\nend\\r\\n', end='')")
+    answer = await engine.finish(exec_id)
+    assert answer["stdout"] == "100%\nend\n"
+    raw = await engine.jobs.peek(engine.owner, exec_id, since="0")
+    assert raw["stdout"] == "".join(f"\r{n}%" for n in range(101)) + "\nend\r\n"
+
+
+async def test_the_view_and_its_next_go_together(engine: Engine) -> None:
+    exec_id = await engine.launch("print('one')\nimport os, time\nwhile not os.path.exists('go'): time.sleep(0.005)\nprint('two')")
+    view = await engine.until_printed(exec_id, "one")
+    (engine.workspace / "go").touch()
+    await engine.finish(exec_id)
+    rest = await engine.jobs.peek(engine.owner, exec_id, since=view["next"])
+    assert (view["stdout"], rest["stdout"]) == ("one\n", "two\n")
+
+
+async def test_output_after_the_end_is_not_in_the_log(engine: Engine) -> None:
+    code = "import subprocess\nsubprocess.Popen(['sh', '-c', 'while :; do echo late; done'])\nprint('end')"
+    exec_id = await engine.launch(code)
+    answer = await engine.finish(exec_id)
+    await engine.until_idle()
+    again = await engine.jobs.peek(engine.owner, exec_id)
+    assert again["stdout"] == answer["stdout"]
+    row = engine.records.rows[exec_id]
+    (log,) = engine.run_dir.parent.glob(f"data/*/jobs/{exec_id}/stdout.log")
+    assert log.stat().st_size == row.stdout_bytes
+
+
+async def test_a_flood_leaves_the_loop_free(engine: Engine) -> None:
+    exec_ids = [await engine.launch("while True: print('x' * 1000)") for _ in range(2)]
+    for exec_id in exec_ids:
+        await engine.until_printed(exec_id, "x")
+    slowest = 0.0
+    for _ in range(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(engine.jobs.peek, engine.owner, exec_ids[0])
+            for _ in range(10):
+                before = time.perf_counter()
+                await anyio.sleep(0)
+                slowest = max(slowest, time.perf_counter() - before)
+    assert slowest < 0.5
+    for exec_id in exec_ids:
+        await engine.interrupt(exec_id)
+        assert (await engine.finish(exec_id))["status"] == "interrupted"
+
+
+async def test_the_log_files_are_the_users_alone(engine: Engine) -> None:
+    exec_id = await engine.launch("print(1)")
+    await engine.finish(exec_id)
+    (folder,) = engine.run_dir.parent.glob(f"data/*/jobs/{exec_id}")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()} == {
+        "stdout.log": 0o600,
+        "stderr.log": 0o600,
+    }
