@@ -164,7 +164,7 @@ class Names:
             return "<ms>"
         if not isinstance(value, str):
             return value
-        if name in _NUMBERED_OF and value not in self._own and not HOLE.fullmatch(value):
+        if value and name in _NUMBERED_OF and value not in self._own and not HOLE.fullmatch(value):
             return self._number(_NUMBERED_OF[name], value)
         return self._known(_ID.sub(self._name_id, value), name)
 

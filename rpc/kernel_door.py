@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from anyio.abc import SocketStream, TaskGroup
+    from anyio.abc import Listener, SocketStream, TaskGroup
 
     from ..tools.host import Host
     from ..tools.kernel.tokens import JobIdentity
@@ -78,9 +78,13 @@ class KernelDoor:
             if self._path is None:
                 path = self._host.background.run_folder().path / SOCKET_NAME
                 listener = await anyio.create_unix_listener(path, mode=0o600)
-                self._tasks.start_soon(listener.serve, self._serve)
+                self._tasks.start_soon(self._listen, listener)
                 self._path = path
         return self._path
+
+    async def _listen(self, listener: Listener[SocketStream]) -> None:
+        async with listener:
+            await listener.serve(self._serve)
 
     async def _serve(self, stream: SocketStream) -> None:
         try:

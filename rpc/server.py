@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.abc
 
+from ..store.ids import check_project_id
 from ..tools.host import Host
 from .connection import Connection, Methods
 from .framing import Deframer
@@ -42,7 +43,10 @@ async def serve(
     config: Config, workspace: Path, descriptors: Descriptors, version: str, recorder: Recorder | None = None
 ) -> None:
     """Serve until stdin ends, a signal comes, the client says so, or nobody reads our answers."""
+    check_project_id(config.project_id)
     host = Host(config, workspace)
+    if config.frame_id is not None:
+        await host.caller("plain")  # said now, not with the first call
     async with (
         Reader(descriptors.read_fd) as reader,
         Writer(descriptors.write_fd) as writer,

@@ -5,12 +5,13 @@ A worker is started from the event loop's own thread, because it dies with the t
 
 from __future__ import annotations
 
+import errno
 import signal
 from typing import TYPE_CHECKING, Self
 
 import anyio
 
-from .errors import Busy, Closed, InternalError, TimedOut, TooLarge
+from .errors import Busy, Closed, HostError, InternalError, TimedOut, TooLarge
 from .guard_process import WorkerLost, WorkerProcess
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ START_S = 20.0  # for a worker to open its file
 KILL_AFTER_S = 0.5  # beyond the query's own time, which the worker keeps itself where it can
 CANCEL_GRACE_S = 0.1
 CLOSE_S = 3.0
+_PASSING = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _MEMORY = ("SQLITE_NOMEM", "SQLITE_IOERR_NOMEM")
 
 
@@ -130,7 +132,10 @@ class WorkerPool:
         try:
             worker = WorkerProcess(self._python, self._config)
         except OSError as error:
-            raise Busy(f"no process could be started for the query: {error.strerror}") from error
+            message = f"no process could be started for the query: {error.strerror}"
+            if error.errno in _PASSING:
+                raise Busy(message, hint="try again when the machine is less busy") from error
+            raise InternalError(message, hint="check the interpreter that query workers are to run in") from error
         self._workers.add(worker)
         return worker
 
@@ -153,7 +158,7 @@ class WorkerPool:
         if self._slots is slots and len(self._workers) < self._size:
             try:
                 self._idle.insert(0, self._start())
-            except Busy:
+            except HostError:
                 return  # the next query tries again and says so
 
     def _lost(self, worker: WorkerProcess, slots: anyio.Semaphore, timeout_s: float) -> Exception:

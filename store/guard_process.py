@@ -6,6 +6,7 @@ socket. It must be started from a thread that lives as long as the server, for t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -50,28 +51,38 @@ def frame(head: bytes) -> bytes:
     return len(head).to_bytes(4, "little") + bytes(4) + head
 
 
+def _spawned(python: str, theirs: socket.socket) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [python, "-I", "-S", "-W", "ignore", str(PROGRAM)],
+        stdin=theirs.fileno(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={},
+        cwd="/",
+        start_new_session=True,
+    )
+
+
 class WorkerProcess:
-    """A started worker; `engine` is its SQLite's version once it is ready."""
+    """A started worker; `engine` is its SQLite's version once it is ready. Raises `OSError` when none starts."""
 
     def __init__(self, python: str, config: bytes) -> None:
         self._socket, theirs = socket.socketpair()
-        with theirs:
-            self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                [python, "-I", "-S", "-W", "ignore", str(PROGRAM)],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={},
-                cwd="/",
-                start_new_session=True,
-            )
+        try:
+            self._process = _spawned(python, theirs)
+        except OSError:
+            self._socket.close()
+            raise
+        finally:
+            theirs.close()
         self._pidfd = os.pidfd_open(self._process.pid)
         self._inbox = bytearray(_CHUNK)
         self._filled = 0
         self._ended = False
         self.asked = False
         self.engine = ""
-        self._socket.send(frame(config))
+        with contextlib.suppress(OSError):  # it has ended already, as its first answer will show
+            self._socket.send(frame(config))
         self._socket.setblocking(False)
 
     @property

@@ -122,10 +122,11 @@ _WALK = """
         SELECT {far} FROM walk JOIN lineage_edges ON {near} = walk.version_id
         LIMIT ?
     )
-    SELECT walk.version_id, filename, {far}
+    SELECT
+        version_id,
+        (SELECT filename FROM artifact_versions WHERE artifact_versions.version_id = walk.version_id),
+        (SELECT group_concat({far}, ' ') FROM lineage_edges WHERE {near} = walk.version_id)
     FROM walk
-    CROSS JOIN artifact_versions ON artifact_versions.version_id = walk.version_id
-    LEFT JOIN lineage_edges ON {near} = walk.version_id
 """
 
 
@@ -133,13 +134,10 @@ class _Walk:
     """What the recursive query found: each version's name and its neighbours further on."""
 
     def __init__(self, rows: list[tuple[Any, ...]]) -> None:
-        self.names: dict[str, str] = {}
-        self._next: dict[str, list[str]] = {}
-        for version_id, filename, following in rows:
-            self.names[version_id] = filename
-            neighbours = self._next.setdefault(version_id, [])
-            if following is not None:
-                neighbours.append(following)
+        self.names: dict[str, str] = {version_id: filename for version_id, filename, _ in rows}
+        self._next: dict[str, list[str]] = {
+            version_id: following.split(" ") if following else [] for version_id, _, following in rows
+        }
 
     def depths(self, root: str, max_depth: int) -> dict[str, int]:
         """Steps from the root, nearest first, of every version walked within `max_depth`."""

@@ -54,8 +54,9 @@ def copy_hashed(reading: BinaryIO, writing: int) -> tuple[str, int]:
         digest.update(chunk)
         _write(writing, chunk)
         size += len(chunk)
-    if _stamp(reading) != before:
-        raise Busy("The file changed while it was read", hint="Save it again when nothing writes to it")
+        # At every chunk: the end of a file that grows as fast as it is read never comes.
+        if _stamp(reading) != before:
+            raise Busy("The file changed while it was read", hint="Save it again when nothing writes to it")
     try:
         os.fsync(writing)
     except OSError as error:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from anyio.abc import TaskStatus
+
     from .call import Call, Caller, Door
     from .config import Config
     from .gate import Gate
@@ -52,6 +54,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FILE_THREADS = 4
+CLOSES_WITHIN_S = 5.0
 MAX_SHOWN_NAME = 64
 PROTOCOL = "1"
 FEATURES = ("batch", "cancel", "mcp")
@@ -116,8 +119,11 @@ class Host:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(anyio.create_task_group())
+            tasks.cancel_scope.shield = True  # whoever is cancelled around us, jobs are ended and recorded in order
             stack.callback(tasks.cancel_scope.cancel)
-            await tasks.start(self.keeper.serve)
+            kept = anyio.Event()
+            await tasks.start(self._keep, kept)
+            stack.push_async_callback(self._let_go, kept)
             tasks.start_soon(self.audit.flush_forever)
             self._exit = stack.pop_all()
         return self
@@ -131,6 +137,17 @@ class Host:
         finally:
             with anyio.CancelScope(shield=True):
                 await self.aclose()
+
+    async def _keep(self, kept: anyio.Event, *, task_status: TaskStatus[None]) -> None:
+        try:
+            await self.keeper.serve(task_status=task_status)
+        finally:
+            kept.set()
+
+    async def _let_go(self, kept: anyio.Event) -> None:
+        self.keeper.stop()
+        with anyio.move_on_after(CLOSES_WITHIN_S, shield=True):
+            await kept.wait()
 
     async def aclose(self) -> None:
         """Write what waits and close the files; also for a host that was never entered."""

@@ -36,6 +36,7 @@ class Keeper:
     def __init__(self) -> None:
         self._wishes: list[_Wish] = []
         self._more: anyio.Event | None = None
+        self._stopping = False
 
     @property
     def serving(self) -> bool:
@@ -59,18 +60,23 @@ class Keeper:
         return cast("T", wish.entered)
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Enter what is asked for; leave all of it, last first, when cancelled."""
+        """Enter what is asked for until `stop`; then leave all of it, last first."""
         self._more = anyio.Event()
+        self._stopping = False
         async with AsyncExitStack() as stack:
             task_status.started()
-            try:
-                while True:
-                    await self._more.wait()
-                    self._more = anyio.Event()
-                    while self._wishes:
-                        await _grant(self._wishes.pop(0), stack)
-            finally:
-                self._more = None
+            while not self._stopping:
+                await self._more.wait()
+                self._more = anyio.Event()
+                while self._wishes:
+                    await _grant(self._wishes.pop(0), stack)
+            self._more = None
+
+    def stop(self) -> None:
+        """Let `serve` end. Cancelling it instead would cancel what the managers still have to do."""
+        self._stopping = True
+        if self._more is not None:
+            self._more.set()
 
 
 async def _grant(wish: _Wish, stack: AsyncExitStack) -> None:

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import pytest
 
 from cellhost.tools.kernel.jobs import Jobs
 from cellhost.tools.kernel.limits import JobLimits
-from cellhost.tools.kernel.records import FINAL, JobOwner, JobRecord
+from cellhost.tools.kernel.records import JobOwner, JobRecord
 from cellhost.tools.kernel.tokens import Tokens
 
 OWNER = JobOwner("default", "f-root", "f-turn")
@@ -119,7 +119,7 @@ class Bench:
         return self.root / "data" / project_id / "jobs"
 
     @asynccontextmanager
-    async def engine(self, **given: Any) -> AsyncIterator[Engine]:
+    async def engine(self, **given: Any) -> AsyncGenerator[Engine]:
         self._count += 1
         run_dir = self.root / f"r{self._count}"
         run_dir.mkdir()
@@ -151,6 +151,10 @@ async def engine(bench: Bench) -> AsyncIterator[Engine]:
         yield engine
 
 
+class WireError(Exception):
+    """Has the door answer with an error."""
+
+
 class Door:
     """The server's side of the host socket: attaches by token and answers with `respond`."""
 
@@ -158,7 +162,7 @@ class Door:
         self.path = path
         self.tokens: Tokens | None = None
         self.requests: list[dict[str, Any]] = []
-        self.respond: Callable[[str, list[Any]], Any] = lambda method, params: {"method": method, "params": params}
+        self.answers: dict[str, Any] = {}  # else a call is answered with what it asked
         self.hold = anyio.Event()
         self.open_connections = 0
         self.changed = anyio.Event()
@@ -202,10 +206,11 @@ class Door:
         self._note()
         if request["method"] == "exec_wait":
             await self.hold.wait()
-        result = self.respond(request["method"], request["params"])
-        if isinstance(result, dict) and set(result) == {"wire_error"}:
-            return True, {"jsonrpc": "2.0", "id": request["id"], "error": result["wire_error"]}
-        return True, {"jsonrpc": "2.0", "id": request["id"], "result": result}
+        echo = {"method": request["method"], "params": request["params"]}
+        kind, value = "result", self.answers.get(request["method"], echo)
+        if isinstance(value, WireError):
+            kind, value = "error", value.args[0]
+        return True, {"jsonrpc": "2.0", "id": request["id"], kind: value}
 
     async def until(self, condition: Callable[[], bool]) -> None:
         with anyio.fail_after(PATIENCE_S):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     [
         ("os._exit(3)", 3, None, "exited with code 3"),
         ("exit()", 0, None, "exited with code 0"),
-        ("quit", 0, None, "exited with code 0"),
+        ("quit()", 0, None, "exited with code 0"),
         ("os.kill(os.getpid(), 9)", None, signal.SIGKILL, "memory"),
         ("os.kill(os.getpid(), 15)", None, signal.SIGTERM, "SIGTERM"),
         ("ctypes.string_at(0)", None, signal.SIGSEGV, "segmentation fault"),

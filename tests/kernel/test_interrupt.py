@@ -143,15 +143,16 @@ async def test_a_time_limit_climbs_the_same_ladder(bench: Bench) -> None:
 
 
 async def test_input_fails_at_once_and_a_child_reads_the_end(engine: Engine) -> None:
-    answer = await engine.run("import subprocess, sys\nsubprocess.run(['cat'])\nprint(repr(sys.stdin.read()))\ninput('?')")
+    answer = await engine.run(
+        "import subprocess, sys\nsubprocess.run(['cat'])\nprint(repr(sys.stdin.read()))\ninput('?')"
+    )
     assert answer["stdout"] == "''\n"
     assert (answer["status"], answer["error"]["name"]) == ("failed", "StdinNotImplementedError")
 
 
 async def test_no_grandchild_survives_an_interrupt(engine: Engine, gone: Any) -> None:
     exec_id = await engine.launch(
-        "import subprocess\n"
-        "subprocess.run(['sh', '-c', 'trap \"\" INT TERM; sleep 600 & echo $! $$; wait'])"
+        "import subprocess\nsubprocess.run(['sh', '-c', 'trap \"\" INT TERM; sleep 600 & echo $! $$; wait'])"
     )
     printed = await engine.until(exec_id, lambda answer: " " in answer["stdout"])
     await engine.interrupt(exec_id)

@@ -57,7 +57,9 @@ async def test_a_recursion_error_keeps_the_first_and_the_last_frames(engine: Eng
     assert len(traceback) < 10_000
 
 
-@pytest.mark.parametrize(("code", "status"), [("sys.exit()", "done"), ("sys.exit(0)", "done"), ("sys.exit(3)", "failed")])
+@pytest.mark.parametrize(
+    ("code", "status"), [("sys.exit()", "done"), ("sys.exit(0)", "done"), ("sys.exit(3)", "failed")]
+)
 async def test_leaving_through_sys_exit_is_a_failure_only_with_a_code(engine: Engine, code: str, status: str) -> None:
     answer = await engine.run(f"import sys\n{code}")
     assert answer["status"] == status

@@ -75,9 +75,7 @@ async def test_the_pages_put_together_are_the_log(engine: Engine) -> None:
     since, out, err = "0", "", ""
     with anyio.fail_after(60):
         while True:
-            answer = await engine.jobs.wait(
-                engine.owner, exec_id, timeout_s=5, since=since, until="news", max_chars=97
-            )
+            answer = await engine.jobs.wait(engine.owner, exec_id, timeout_s=5, since=since, until="news", max_chars=97)
             out, err, since = out + answer["stdout"], err + answer["stderr"], answer["next"]
             if answer["done"] and not answer["truncated"]:
                 break
@@ -112,7 +110,9 @@ async def test_a_progress_bar_is_one_line_in_the_view_and_whole_in_the_log(engin
 
 
 async def test_the_view_and_its_next_go_together(engine: Engine) -> None:
-    exec_id = await engine.launch("print('one')\nimport os, time\nwhile not os.path.exists('go'): time.sleep(0.005)\nprint('two')")
+    exec_id = await engine.launch(
+        "print('one')\nimport os, time\nwhile not os.path.exists('go'): time.sleep(0.005)\nprint('two')"
+    )
     view = await engine.until_printed(exec_id, "one")
     (engine.workspace / "go").touch()
     await engine.finish(exec_id)

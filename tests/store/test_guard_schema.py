@@ -35,7 +35,8 @@ async def test_keys_name_what_they_reference_and_large_tables_are_estimated(tmp_
         connection.executescript(
             """create table artist(artist_id integer primary key, name text);
             create table album(id integer primary key, artist integer references artist, title text);
-            create table track(album integer, n integer, primary key (album, n), foreign key (album) references album(id));
+            create table track(album integer, n integer, primary key (album, n),
+                foreign key (album) references album(id));
             create table tag(name text primary key, made as (name || '!')) without rowid;
             create table hidden(rowid text, oid text, _rowid_ text);
             create view broken as select * from nowhere;

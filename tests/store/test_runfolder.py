@@ -106,7 +106,7 @@ def test_links_and_other_folders_are_left_alone(base: Path, tmp_path: Path) -> N
     path.rename(victim)
     (base / path.name).symlink_to(victim)
     (base / "cellhost-0123456789ab").mkdir()
-    os.symlink(victim / "lock", base / "cellhost-0123456789ab" / "lock")
+    (base / "cellhost-0123456789ab" / "lock").symlink_to(victim / "lock")
     (base / "cellhost-notes").mkdir()
     (base / "cellhost-ba9876543210").write_text("a file")
     before = sorted(base.iterdir())

@@ -100,12 +100,12 @@ def test_closing_folds_the_logs_in(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_store_leaves_no_descriptor_open(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         with Store(tmp_path / "data") as store:
             for project_id in ("one", "two"):
                 store.new_frame(kind="turn", project_id=project_id)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_only_dead_servers_jobs_are_lost(store: Store, tmp_path: Path) -> None:

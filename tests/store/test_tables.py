@@ -96,10 +96,14 @@ def fill(store: Store, frame_id: str, number: int) -> None:
     """One row of everything in the frame's session."""
     insert = store.project("demo").database.execute
     statements = (
-        "INSERT INTO cells (cell_id, frame_id, root_frame_id, seq, origin, language, code, code_hash, status)"
-        " VALUES ('c-' || ?1, ?2, ?2, 1, 'agent', 'python', 'x', 'h', 'done')",
-        "INSERT INTO jobs (exec_id, cell_id, frame_id, root_frame_id, status, server_id, stdout_bytes, stderr_bytes,"
-        " created_at) VALUES ('exec-' || ?1, 'c-' || ?1, ?2, ?2, 'done', 's', 0, 0, 1)",
+        (
+            "INSERT INTO cells (cell_id, frame_id, root_frame_id, seq, origin, language, code, code_hash, status)"
+            " VALUES ('c-' || ?1, ?2, ?2, 1, 'agent', 'python', 'x', 'h', 'done')"
+        ),
+        (
+            "INSERT INTO jobs (exec_id, cell_id, frame_id, root_frame_id, status, server_id, stdout_bytes,"
+            " stderr_bytes, created_at) VALUES ('exec-' || ?1, 'c-' || ?1, ?2, ?2, 'done', 's', 0, 0, 1)"
+        ),
         "INSERT INTO artifacts VALUES ('a-' || ?1, ?2, 'f', 't', 0, 'v-' || ?1, 1, 1)",
         "INSERT INTO artifact_versions VALUES ('v-' || ?1, 'a-' || ?1, 1, 'f', 't', 0, 'h', NULL, ?2, 's', 1)",
         "INSERT INTO lineage_edges SELECT 'v-' || ?1, 'v-' || ?1, NULL, 1 WHERE ?2 IS NOT NULL",

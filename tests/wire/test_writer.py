@@ -77,6 +77,10 @@ class Receiver:
             self.items += deframer.feed(chunk)
 
 
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def readable(fd: int) -> bool:
     return bool(select.select([fd], [], [], 0)[0])
 
@@ -214,6 +218,7 @@ async def test_finishing_sends_all_that_is_queued_and_nothing_new(ends: Ends) ->
     close(*ends)
 
 
+@pytest.mark.parametrize("ends", ["pipe", "thread"], indirect=True)
 @pytest.mark.parametrize("size", [1_000, 300_000])
 async def test_finishing_late_ends_with_a_whole_frame(ends: Ends, size: int) -> None:
     """The client reads again only after most of the time is over: what has begun is finished, the rest dropped."""
@@ -280,7 +285,7 @@ async def test_the_style_may_change_between_frames() -> None:
 
 
 async def test_a_writer_leaves_no_descriptor_and_no_thread_behind(ends: Ends) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_descriptors()
     threads = {thread.ident for thread in threading.enumerate()}
     for _ in range(3):
         async with Writer(ends[1]):
@@ -289,5 +294,5 @@ async def test_a_writer_leaves_no_descriptor_and_no_thread_behind(ends: Ends) ->
         for thread in threading.enumerate():
             if thread.name == "stdout" and thread.ident not in threads:
                 await anyio.to_thread.run_sync(thread.join)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert open_descriptors() == before
     close(*ends)

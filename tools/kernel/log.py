@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Stream: TypeAlias = Literal["both", "stdout", "stderr"]
 DEFAULT_MAX_CHARS = 1_000_000
 MIN_PAGE = 4  # the longest character in UTF-8: a page must be able to hold one
-_POSITION = re.compile(r"(\d{1,18})\.(\d{1,18})")
+_POSITION = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")
 
 
 class Ends(msgspec.Struct, frozen=True):

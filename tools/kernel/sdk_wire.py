@@ -47,9 +47,12 @@ class Connection:
             self.socket.close()
             raise HostError("the host cannot be reached", "closed", "its server has ended") from error
         self.received = bytearray()
+        self.late = False
 
     def line(self, chunk: bytes) -> bytes | None:
         """Take in a chunk; the whole line once its end is there."""
+        if not chunk and self.late:
+            raise TimeoutError
         if not chunk:
             raise HostError("the host closed the connection", "closed", "its server has ended or the job is over")
         known = len(self.received)
@@ -76,11 +79,20 @@ class Connection:
 
         loop = asyncio.get_running_loop()
         self.socket.setblocking(False)
-        await asyncio.wait_for(loop.sock_sendall(self.socket, frame), ANSWER_WITHIN_S)
-        while True:
-            line = self.line(await asyncio.wait_for(loop.sock_recv(self.socket, _CHUNK), ANSWER_WITHIN_S))
-            if line is not None:
-                return line
+        # Not wait_for: before Python 3.12 it can swallow a cancellation, and with it an interrupt.
+        late = loop.call_later(ANSWER_WITHIN_S, self._give_up)
+        try:
+            await loop.sock_sendall(self.socket, frame)
+            while True:
+                line = self.line(await loop.sock_recv(self.socket, _CHUNK))
+                if line is not None:
+                    return line
+        finally:
+            late.cancel()
+
+    def _give_up(self) -> None:
+        self.late = True
+        self.socket.shutdown(socket.SHUT_RDWR)
 
 
 class Pool:
@@ -163,7 +175,7 @@ class Pool:
         try:
             with self._borrow() as connection:
                 line = await connection.exchange_async(frame)
-        except (OSError, asyncio.TimeoutError) as error:  # noqa: UP041 - two classes before Python 3.11
+        except OSError as error:
             raise _broken(method, error) from error
         finally:
             slots.release()
@@ -182,7 +194,7 @@ def _forget_in_child(pool: Pool) -> Callable[[], None]:
 
 
 def _broken(method: str, error: BaseException) -> HostError:
-    if isinstance(error, (socket.timeout, TimeoutError)) or type(error).__name__ == "TimeoutError":
+    if isinstance(error, (socket.timeout, TimeoutError)):
         return HostError(f"host.{method}: no answer in {ANSWER_WITHIN_S:.0f} s", "timeout")
     return HostError(f"host.{method}: the connection broke", "closed", "the server has ended or the job is over")
 

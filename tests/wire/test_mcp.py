@@ -1,0 +1,184 @@
+"""MCP's handshake era over a real pipe, by hand and with the official client."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import jsonschema
+import mcp_types
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+if TYPE_CHECKING:
+    from .conftest import Peer, Spawn
+
+REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+CLIENT = {"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+
+def conforms(revision: str, name: str, result: Any) -> None:
+    """Check a result with the protocol's types, and with its published schema where that is at hand."""
+    getattr(mcp_types, name).model_validate(result)
+    folder = os.environ.get("CELLHOST_MCP_SCHEMAS")
+    if folder is None:
+        return
+    schema = json.loads((Path(folder) / f"{revision}.json").read_text())
+    section = "$defs" if "$defs" in schema else "definitions"
+    validator = jsonschema.validators.validator_for(schema)
+    validator({"$ref": f"#/{section}/{name}", section: schema[section]}).validate(result)
+
+
+async def shake_hands(peer: Peer, revision: str) -> dict[str, Any]:
+    result: dict[str, Any] = await peer.result("initialize", {"protocolVersion": revision, **CLIENT})
+    await peer.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+    return result
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_the_handshake_and_every_method_conform_to_the_revision(spawn: Spawn, revision: str) -> None:
+    async with spawn() as peer:
+        initialized = await shake_hands(peer, revision)
+        assert initialized["protocolVersion"] == revision
+        conforms(revision, "InitializeResult", initialized)
+        assert await peer.result("ping") == {}
+        tools = await peer.result("tools/list")
+        conforms(revision, "ListToolsResult", tools)
+        await peer.result("tools/call", {"name": "write_file", "arguments": {"path": "a.txt", "content": "hello"}})
+        saved = await peer.result("tools/call", {"name": "save_artifact", "arguments": {"path": "a.txt"}})
+        conforms(revision, "CallToolResult", saved)
+        assert json.loads(saved["content"][0]["text"]) == saved["structuredContent"]
+        resources = await peer.result("resources/list")
+        conforms(revision, "ListResourcesResult", resources)
+        read = await peer.result("resources/read", {"uri": resources["resources"][0]["uri"]})
+        conforms(revision, "ReadResourceResult", read)
+        assert read["contents"][0]["text"] == "hello"
+        conforms(revision, "ListResourceTemplatesResult", await peer.result("resources/templates/list"))
+        assert await peer.result("logging/setLevel", {"level": "warning"}) == {}
+
+
+async def test_an_unknown_revision_is_answered_with_the_newest(spawn: Spawn) -> None:
+    async with spawn() as peer:
+        assert (await shake_hands(peer, "1999-01-01"))["protocolVersion"] == REVISIONS[-1]
+
+
+async def test_tools_say_all_about_themselves(spawn: Spawn) -> None:
+    async with spawn() as peer:
+        tools = {tool["name"]: tool for tool in (await peer.result("tools/list"))["tools"]}
+        assert len(tools) == 17
+        assert list(tools) == [tool["name"] for tool in (await peer.result("tools/list"))["tools"]]
+        for tool in tools.values():
+            jsonschema.validators.validator_for(tool["inputSchema"]).check_schema(tool["inputSchema"])
+            assert tool["inputSchema"]["additionalProperties"] is False
+            assert tool["outputSchema"]["type"] == "object"
+            assert tool["annotations"]["openWorldHint"] is False
+        assert tools["query"]["annotations"]["readOnlyHint"] is True
+        assert tools["write_file"]["annotations"]["destructiveHint"] is True
+
+
+async def test_a_failed_call_is_a_result_that_a_model_can_read(spawn: Spawn) -> None:
+    async with spawn() as peer:
+        await shake_hands(peer, REVISIONS[-1])
+        for name, arguments, words in (
+            ("query", {"sql": "DROP TABLE jobs"}, "only allows read-only"),
+            ("query", {"sql": "SELECT filname FROM artifacts"}, "filename"),
+            ("query", {}, "$.sql: required"),
+            ("exec_background", {"code": "1"}, "needs approval"),
+            ("read_file", {"path": "absent"}, "list_files"),
+        ):
+            failed = await peer.result("tools/call", {"name": name, "arguments": arguments})
+            conforms(REVISIONS[-1], "CallToolResult", failed)
+            assert failed["isError"] is True
+            assert words in failed["content"][0]["text"], failed
+
+
+@pytest.mark.parametrize(
+    "params", [{"name": "no_such_tool"}, {"name": "ping"}, {}, {"name": 5}, {"name": "query", "arguments": "x"}]
+)
+async def test_an_unknown_tool_and_malformed_params_are_protocol_errors(spawn: Spawn, params: dict[str, Any]) -> None:
+    async with spawn() as peer:
+        await shake_hands(peer, REVISIONS[-1])
+        assert (await peer.error("tools/call", params))["code"] == -32602
+
+
+async def test_errors_without_a_known_id_carry_none(spawn: Spawn) -> None:
+    async with spawn() as peer:
+        await shake_hands(peer, REVISIONS[-1])
+        await peer.send(b"{\n")
+        answer = await peer.receive()
+        assert answer["error"]["code"] == -32700
+        assert "id" not in answer
+
+
+async def test_nothing_more_is_sent_for_a_cancelled_call(spawn: Spawn) -> None:
+    async with spawn("--allow", "exec_background") as peer:
+        await shake_hands(peer, REVISIONS[-1])
+        launched = await peer.result(
+            "tools/call", {"name": "exec_background", "arguments": {"code": "import time; time.sleep(60)"}}
+        )
+        exec_id = launched["structuredContent"]["exec_id"]
+        waiting = await peer.request("tools/call", {"name": "exec_wait", "arguments": {"exec_id": exec_id}})
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": waiting}}
+        await peer.send(json.dumps(cancel).encode() + b"\n")
+        pinged = await peer.request("ping")
+        assert (await peer.receive())["id"] == pinged
+
+
+async def test_a_long_answer_is_cut_to_the_budget_and_says_how_to_go_on(spawn: Spawn) -> None:
+    async with spawn("--allow", "exec_background") as peer:
+        await shake_hands(peer, REVISIONS[-1])
+        for name, arguments in (
+            ("write_file", {"path": "big.txt", "content": "line of text\n" * 20_000}),
+            ("exec_background", {"code": "print('output ' * 20_000)"}),
+        ):
+            await peer.result("tools/call", {"name": name, "arguments": arguments})
+        (job,) = (await peer.result("tools/call", {"name": "exec_list"}))["structuredContent"]["result"]
+        await peer.result("tools/call", {"name": "exec_wait", "arguments": {"exec_id": job["exec_id"]}})
+        rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 5000) SELECT x, 'some text' FROM c"
+        for name, arguments in (
+            ("read_file", {"path": "big.txt"}),
+            ("query", {"sql": rows}),
+            ("exec_peek", {"exec_id": job["exec_id"]}),
+        ):
+            result = await peer.result("tools/call", {"name": name, "arguments": arguments})
+            conforms(REVISIONS[-1], "CallToolResult", result)
+            assert len(result["content"][0]["text"]) <= 16_000
+            assert result["structuredContent"]["truncated"] is True, name
+
+
+async def test_a_job_of_another_project_is_absent(spawn: Spawn) -> None:
+    async with spawn() as peer:
+        await peer.result("frame_new", {"kind": "turn", "project_id": "other"})
+        failed = await peer.result("tools/call", {"name": "frames", "arguments": {"project_id": "other"}})
+        assert failed["isError"] is True
+        assert "not_found" in failed["content"][0]["text"]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_the_official_client_lists_and_calls_tools(tmp_path: Path, mode: Any) -> None:
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=["-P", "-m", "cellhost", "serve", "--data-dir", str(tmp_path / "data"), "--allow", "exec_background"],
+        cwd=tmp_path,
+    )
+    with anyio.fail_after(60):
+        async with Client(stdio_client(parameters), mode=mode) as client:
+            tools = {tool.name for tool in (await client.list_tools()).tools}
+            assert {"query", "exec_background", "save_artifact"} <= tools
+            launched = await client.call_tool("exec_background", {"code": "print('hello from a job')"})
+            assert launched.structured_content is not None
+            exec_id = launched.structured_content["exec_id"]
+            waited = await client.call_tool("exec_wait", {"exec_id": exec_id})
+            assert waited.structured_content is not None
+            assert waited.structured_content["stdout"] == "hello from a job\n"
+            queried = await client.call_tool("query", {"sql": "SELECT status FROM jobs"})
+            assert queried.structured_content is not None
+            assert queried.structured_content["rows"] == [["done"]]
+            refused = await client.call_tool("query", {"sql": "DELETE FROM jobs"})
+            assert refused.is_error
+            assert (await client.list_resources()).resources == []
