@@ -6,7 +6,8 @@ import argparse
 import sys
 from importlib import import_module
 
-from .serve_command import USAGE, parser
+from ..store.version import VERSION
+from .serve_command import parser
 
 VERBS = {
     "demo": ("cellhost.rpc.demo", "run the main job on real input and show every message"),
@@ -23,7 +24,7 @@ def run_verb(arguments: list[str]) -> int:
         epilog="\n".join(f"  {name:<8} {text}" for name, (_, text) in VERBS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=_version())
+    top.add_argument("--version", action="version", version=f"cellhost {VERSION}")
     top.add_argument("verb", choices=["serve", *VERBS], help="serve is the default")
     verb = top.parse_args(arguments[:1]).verb
     try:
@@ -37,12 +38,3 @@ def show_serve_help() -> int:
     parser().print_help()
     sys.stdout.write("\nOther verbs: cellhost --help\n")
     return 0
-
-
-def _version() -> str:
-    from cellhost import __version__
-
-    return f"cellhost {__version__}"
-
-
-__all__ = ["USAGE", "run_verb", "show_serve_help"]

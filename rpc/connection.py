@@ -148,7 +148,7 @@ class Connection:
 
     def _notified(self, incoming: Incoming) -> bool:
         """Act on a notification that needs no worker; False for a call whose caller wants no answer."""
-        params = cast("dict[str, Any]", incoming.params if isinstance(incoming.params, dict) else {})
+        params = _object(incoming.params)
         if incoming.method == "$/cancelRequest":
             self.cancel(params.get("id"))
         elif incoming.method == "notifications/cancelled":
@@ -204,10 +204,12 @@ class Connection:
 
 def _urgent_tool(incoming: Incoming, urgent: frozenset[str]) -> bool:
     """An MCP call of a tool that is served ahead."""
-    if incoming.method != "tools/call" or not isinstance(incoming.params, dict):
-        return False
-    name = cast("dict[str, Any]", incoming.params).get("name")
-    return isinstance(name, str) and name in urgent
+    return incoming.method == "tools/call" and str(_object(incoming.params).get("name")) in urgent
+
+
+def _object(params: Any) -> dict[str, Any]:
+    """Params as named arguments; empty if they are not."""
+    return cast("dict[str, Any]", params) if isinstance(params, dict) else {}
 
 
 def _problem(request: dict[str, Any]) -> str | None:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Mapping
 
 
 @contextmanager
-def _package_not_run(name: str) -> Iterator[None]:
+def _package_not_run(name: str) -> Generator[None]:
     """Let a package's modules be imported without running the package itself; a later import of it does that."""
     spec = find_spec(name)
     if name in sys.modules or spec is None:

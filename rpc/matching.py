@@ -43,18 +43,30 @@ class Bindings:
             KeyError: a hole that no answer has given a value yet.
 
         """
-        return walk(message, lambda value, _name: self._fill_text(value) if isinstance(value, str) else value)
+        filled, missing = self._filled(message)
+        if missing:
+            raise KeyError(missing[0])
+        return filled
 
-    def _fill_text(self, text: str) -> Any:
-        if text == "<pid>":
-            return os.getpid()
-        return HOLE.sub(self._value, text)
+    def fill_known(self, message: Any) -> Any:
+        """The message with every hole that has a value replaced by it."""
+        return self._filled(message)[0]
 
-    def _value(self, match: re.Match[str]) -> str:
-        hole = match[0]
-        if ":" in hole or hole in self._values:
-            return str(self._values[hole])
-        return hole
+    def _filled(self, message: Any) -> tuple[Any, list[str]]:
+        missing: list[str] = []
+
+        def value(match: re.Match[str]) -> str:
+            hole = match[0]
+            if ":" in hole and hole not in self._values:
+                missing.append(hole)
+            return str(self._values.get(hole, hole))
+
+        def fill(leaf: Any, _name: str) -> Any:
+            if leaf == "<pid>":
+                return os.getpid()
+            return HOLE.sub(value, leaf) if isinstance(leaf, str) else leaf
+
+        return walk(message, fill), missing
 
     def match(self, expected: Any, actual: Any) -> Mismatch | None:
         """The first difference, or None, binding the holes that are met for the first time."""

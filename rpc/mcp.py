@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from ..store.errors import HostError, InvalidParams, Issue
+from ..store.version import VERSION
 from ..tools.budget import fit
 from ..tools.call import Call
 from ..tools.registry import REGISTRY
@@ -30,7 +31,8 @@ HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 S = TypeVar("S", bound=msgspec.Struct)
-Answer = dict[str, Any]
+Answer: TypeAlias = "dict[str, Any]"
+Params: TypeAlias = "Mapping[str, Any]"
 
 
 class _Initialize(msgspec.Struct):
@@ -54,71 +56,70 @@ class _Level(msgspec.Struct):
     level: str
 
 
-def mcp_methods(host: Host, version: str) -> Mapping[str, Handler]:
-    """The table of MCP methods of one server; `version` is ours."""
-    resources = Resources(host)
+class McpMethods:
+    """The methods of one server, as a table of handlers."""
 
-    async def initialize(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._resources = Resources(host)
+
+    def table(self) -> Mapping[str, Handler]:
+        """Handlers by method name."""
+        methods = {
+            "initialize": self._initialize,
+            "ping": self._ping,
+            "tools/list": self._list_tools,
+            "tools/call": self._call_tool,
+            "resources/list": self._list_resources,
+            "resources/templates/list": self._list_templates,
+            "resources/read": self._read_resource,
+            "logging/setLevel": self._set_level,
+        }
+        return {name: _handler(method) for name, method in methods.items()}
+
+    async def _initialize(self, incoming: Incoming, params: Params) -> Answer:
         asked = _read(params, _Initialize).protocol_version
         chosen = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
         incoming.connection.mcp_version = chosen
         return {
             "protocolVersion": chosen,
             "capabilities": {"tools": {"listChanged": False}, "resources": {"listChanged": False}, "logging": {}},
-            "serverInfo": {"name": "cellhost", "title": "cellhost", "version": version},
+            "serverInfo": {"name": "cellhost", "title": "cellhost", "version": VERSION},
             "instructions": INSTRUCTIONS,
         }
 
-    async def nothing(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
-        del incoming, params
+    async def _ping(self, _incoming: Incoming, _params: Params) -> Answer:
         return {}
 
-    async def list_tools(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
-        del incoming
+    async def _list_tools(self, _incoming: Incoming, params: Params) -> Answer:
         if _read(params, _Page).cursor is not None:
             raise _invalid("$.cursor", "tools/list has one page")
         return {"tools": tool_list()}
 
-    async def call_tool(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
+    async def _call_tool(self, incoming: Incoming, params: Params) -> Answer:
         asked = _read(params, _ToolCall)
         tool = REGISTRY.get(asked.name)
         if tool is None:
             raise _invalid("$.name", f"unknown tool {asked.name[:64]!r}")
-        return await _tool_result(host, tool, asked.arguments, incoming)
+        return await _tool_result(self._host, tool, asked.arguments, incoming)
 
-    async def list_resources(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
-        del incoming
-        return await resources.list(await host.caller("mcp"), _read(params, _Page).cursor)
+    async def _list_resources(self, _incoming: Incoming, params: Params) -> Answer:
+        return await self._resources.list(await self._host.caller("mcp"), _read(params, _Page).cursor)
 
-    async def list_templates(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
-        del incoming, params
-        return resources.templates()
+    async def _list_templates(self, _incoming: Incoming, _params: Params) -> Answer:
+        return self._resources.templates()
 
-    async def read_resource(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
-        del incoming
-        return await resources.read(await host.caller("mcp"), _read(params, _Uri).uri)
+    async def _read_resource(self, _incoming: Incoming, params: Params) -> Answer:
+        return await self._resources.read(await self._host.caller("mcp"), _read(params, _Uri).uri)
 
-    async def set_level(incoming: Incoming, params: Mapping[str, Any]) -> Answer:
-        del incoming
+    async def _set_level(self, _incoming: Incoming, params: Params) -> Answer:
         if _read(params, _Level).level not in LOG_LEVELS:
             raise _invalid("$.level", f"must be one of {', '.join(LOG_LEVELS)}")
         return {}
 
-    methods = {
-        "initialize": initialize,
-        "ping": nothing,
-        "tools/list": list_tools,
-        "tools/call": call_tool,
-        "resources/list": list_resources,
-        "resources/templates/list": list_templates,
-        "resources/read": read_resource,
-        "logging/setLevel": set_level,
-    }
-    return {name: _handler(method) for name, method in methods.items()}
 
-
-def _handler(method: Callable[[Incoming, Mapping[str, Any]], Awaitable[Answer]]) -> Handler:
-    async def call(incoming: Incoming, args: tuple[Any, ...], params: Mapping[str, Any]) -> Answer:
+def _handler(method: Callable[[Incoming, Params], Awaitable[Answer]]) -> Handler:
+    async def call(incoming: Incoming, args: tuple[Any, ...], params: Params) -> Answer:
         if args:
             raise _invalid("$", "MCP params are an object")
         return await method(incoming, params)

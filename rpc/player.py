@@ -168,13 +168,15 @@ class Player:
         with suppress(OSError):
             self._process.stdin.close()
         deadline = monotonic() + self.timeout
-        with suppress(Closed):
-            while True:
-                self._receive(deadline)
         try:
+            with suppress(Closed):
+                while True:
+                    self._receive(deadline)
             return self._process.wait(max(0.1, deadline - monotonic()))
-        except subprocess.TimeoutExpired as error:
-            raise TimedOut("the server closed its output but did not end") from error
+        except (TimedOut, subprocess.TimeoutExpired) as error:
+            raise TimedOut(
+                f"the server did not end within {self.timeout:g} s of its input{self.last_words()}"
+            ) from error
 
     @property
     def folders(self) -> dict[str, str]:

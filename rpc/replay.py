@@ -82,7 +82,7 @@ def _send(line: Line, player: Player, bindings: Bindings) -> Difference | None:
 
 def _expect(line: Line, player: Player, bindings: Bindings) -> Difference | None:
     try:
-        actual = _wait_for(line.message, player, bindings)
+        actual = player.wait_like(bindings.fill_known(line.message))
     except (TimedOut, Closed) as error:
         return Difference(line.number, str(error), line.message, player.inbox or "(nothing)")
     mismatch = bindings.match(line.message, _in_order_of(line.message, actual))
@@ -90,14 +90,6 @@ def _expect(line: Line, player: Player, bindings: Bindings) -> Difference | None
         return None
     what = f"{_name(line.message)} differs at {mismatch.path}"
     return Difference(line.number, what, mismatch.expected, mismatch.actual)
-
-
-def _wait_for(expected: Any, player: Player, bindings: Bindings) -> Any:
-    try:
-        filled = bindings.fill(expected)
-    except KeyError:
-        filled = expected  # a hole that this very message gives its value
-    return player.wait_like(filled)
 
 
 def _in_order_of(expected: Any, actual: Any) -> Any:

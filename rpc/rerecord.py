@@ -109,12 +109,8 @@ class _Take:
     def _wait_like(self, expected: Any) -> Any:
         if expected is _SERVER_REQUEST:
             return self._player.wait_for(lambda message: "method" in message and "id" in message)
-        try:
-            filled = self._bindings.fill(expected)
-        except KeyError:
-            filled = expected  # a hole that this very message gives its value
         notification = isinstance(expected, dict) and "method" in expected
-        return self._player.wait_like(filled, _NOTIFICATION_WAIT if notification else None)
+        return self._player.wait_like(self._bindings.fill_known(expected), _NOTIFICATION_WAIT if notification else None)
 
     def _keep_progress(self, token: Any) -> None:
         if token is None:

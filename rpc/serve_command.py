@@ -100,8 +100,6 @@ def run(arguments: Sequence[str], descriptors: Descriptors) -> int:
 
 
 async def _serve(given: argparse.Namespace, descriptors: Descriptors) -> None:
-    from cellhost import __version__
-
     from .server import serve
 
     recorder = None
@@ -109,4 +107,4 @@ async def _serve(given: argparse.Namespace, descriptors: Descriptors) -> None:
         from .record import Recorder
 
         recorder = Recorder(given.record)
-    await serve(config_of(given), given.workspace, descriptors, __version__, recorder)
+    await serve(config_of(given), given.workspace, descriptors, recorder)

@@ -16,7 +16,7 @@ from ..tools.host import Host
 from .connection import Connection, Methods
 from .framing import Deframer
 from .kernel_door import KernelDoor
-from .mcp import mcp_methods
+from .mcp import McpMethods
 from .plain import PlainMethods
 from .reader import Reader
 from .writer import Writer
@@ -39,9 +39,7 @@ FLUSH_S = 0.3
 logger = logging.getLogger(__name__)
 
 
-async def serve(
-    config: Config, workspace: Path, descriptors: Descriptors, version: str, recorder: Recorder | None = None
-) -> None:
+async def serve(config: Config, workspace: Path, descriptors: Descriptors, recorder: Recorder | None = None) -> None:
     """Serve until stdin ends, a signal comes, the client says so, or nobody reads our answers."""
     check_project_id(config.project_id)
     host = Host(config, workspace)
@@ -58,7 +56,7 @@ async def serve(
         tasks.start_soon(writer.run)
         tasks.start_soon(server.watch_signals)
         tasks.start_soon(server.watch_output)
-        await server.read(version)
+        await server.read()
         await server.end()
         tasks.cancel_scope.cancel()
 
@@ -77,12 +75,12 @@ class _Server:
         self._tasks = tasks
         self._connection: Connection | None = None
 
-    async def read(self, version: str) -> None:
+    async def read(self) -> None:
         """Feed the connection until there is no more input or a reason to stop."""
         urgent = frozenset(name for name, method in self._host.methods.items() if method.ahead) | {"initialize"}
         methods = Methods(
             plain=PlainMethods(self._host, self._reading.cancel),
-            mcp=mcp_methods(self._host, version),
+            mcp=McpMethods(self._host).table(),
             urgent=urgent,
         )
         connection = self._connection = Connection(methods, self._send, self._tasks)

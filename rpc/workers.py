@@ -16,7 +16,7 @@ import anyio.lowlevel
 from ..store.errors import Busy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Generator
 
     from anyio.abc import TaskGroup
 
@@ -47,7 +47,7 @@ class Workers(Generic[T]):
         self._call_worker()
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def waiting(self) -> Generator[None]:
         """Entered by a worker's call while it uses nothing.
 
         Raises:

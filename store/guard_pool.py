@@ -41,6 +41,7 @@ class WorkerPool:
         self._slots: anyio.Semaphore | None = None
         self._idle: list[WorkerProcess] = []
         self._workers: set[WorkerProcess] = set()
+        self._dying: list[WorkerProcess] = []
         self._calls = 0
         self.engine = ""
 
@@ -58,11 +59,12 @@ class WorkerPool:
         for worker in self._workers:
             worker.kill()
         with anyio.move_on_after(CLOSE_S, shield=True):
-            for worker in self._idle:
+            for worker in (*self._idle, *self._dying):
                 await worker.end()
             for _ in range(self._size):  # whoever still holds or awaits a place finds the pool closed
                 await slots.acquire()
         self._idle.clear()
+        self._dying.clear()
         self._workers.clear()
 
     def prewarm(self) -> None:
@@ -142,7 +144,7 @@ class WorkerPool:
     async def _take_back(self, worker: WorkerProcess, query: int) -> bool:
         """Have a cancelled query interrupted; False when the worker must be killed for it."""
         if not worker.asked:
-            return False
+            return not worker.engine  # still starting: nothing was sent
         with anyio.move_on_after(CANCEL_GRACE_S, shield=True):
             worker.take_back(query)
             try:
@@ -153,7 +155,9 @@ class WorkerPool:
         return False
 
     async def _replace(self, worker: WorkerProcess, slots: anyio.Semaphore) -> None:
-        await worker.end()
+        if not await worker.end():
+            self._dying.append(worker)
+        self._dying = [dying for dying in self._dying if dying.alive()]
         self._workers.discard(worker)
         if self._slots is slots and len(self._workers) < self._size:
             try:

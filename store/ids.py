@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 import time
 from typing import Literal
 
@@ -24,7 +24,7 @@ PROJECT_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 def new_id(prefix: Prefix) -> str:
     """A fresh identifier such as `v-3f0c51b2a9de`."""
-    return f"{prefix}-{secrets.token_hex(6)}"
+    return f"{prefix}-{os.urandom(6).hex()}"
 
 
 def now_ms() -> int:

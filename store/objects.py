@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -102,7 +101,7 @@ class Objects:
     def _incoming(self) -> tuple[Path, int]:
         make_private_folder(self._folder)
         while True:
-            path = self._folder / f"{_INCOMING}{secrets.token_hex(8)}"
+            path = self._folder / f"{_INCOMING}{os.urandom(8).hex()}"
             try:
                 descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o400)
             except OSError as error:

@@ -11,10 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
-import shutil
 import stat
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +50,7 @@ class RunFolder:
     def close(self) -> None:
         """Removes the folder and all in it, then lets the lock go; a second time does nothing."""
         if self._lock >= 0:
-            shutil.rmtree(self.path, ignore_errors=True)
+            _remove(self.path)
             os.close(self._lock)
             self._lock = -1
 
@@ -78,7 +75,7 @@ def sweep() -> list[str]:
 
 def _make(server_id: str) -> tuple[Path, int]:
     path = _base() / f"{_PREFIX}{server_id.removeprefix('s-')}"
-    unfinished = path.with_name(f"{_UNFINISHED}{secrets.token_hex(8)}")
+    unfinished = path.with_name(f"{_UNFINISHED}{os.urandom(8).hex()}")
     try:
         unfinished.mkdir(mode=0o700)
         descriptor = os.open(unfinished / LOCK_NAME, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -86,7 +83,7 @@ def _make(server_id: str) -> tuple[Path, int]:
         # It gets its name when it is locked, so no sweep ever sees it free.
         unfinished.rename(path)
     except OSError as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        _remove(unfinished)
         raise _unusable() from error
     return path, descriptor
 
@@ -104,6 +101,8 @@ def _is_short(base: Path) -> bool:
 
 def _bases() -> list[Path]:
     """Where run folders may be, the preferred first."""
+    import tempfile  # with shutil, 4 ms that a server without a job does not pay
+
     bases: list[Path] = []
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and Path(runtime).is_absolute() and _is_own_folder(Path(runtime)):
@@ -131,14 +130,20 @@ def _remove_if_free(folder: Path) -> bool:
         # Another sweep may have removed it before the lock came to us.
         if not os.fstat(descriptor).st_nlink:
             return False
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         return True
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_if_old(folder: Path) -> None:
     """What a server left that was killed between two lines of `_make`."""
     if _is_own_folder(folder) and folder.stat().st_mtime < time.time() - _UNFINISHED_S:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import msgspec
 from ..store.errors import InvalidParams, Issue, NotFound, StorageError, TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
 DEFAULT_LINES = 2000
@@ -41,7 +41,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def storage_errors(verb: str) -> Iterator[None]:
+def storage_errors(verb: str) -> Generator[None]:
     """Turn the operating system's errors into ours, without its paths."""
     try:
         yield
@@ -58,7 +58,7 @@ def storage_errors(verb: str) -> Iterator[None]:
 
 
 @contextmanager
-def open_regular(path: Path) -> Iterator[BinaryIO]:
+def open_regular(path: Path) -> Generator[BinaryIO]:
     """Open a regular file for reading; a FIFO, device or socket is refused without waiting for it."""
     with storage_errors("read"):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

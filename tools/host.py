@@ -17,6 +17,7 @@ import anyio.to_thread
 import msgspec
 
 from ..store.errors import HostError, InvalidParams, Issue, PermissionNeeded, UnknownMethod
+from ..store.version import VERSION
 from .audit import Audit, Entry
 from .callbacks import CALLBACK_METHODS
 from .harness import HARNESS_METHODS
@@ -178,10 +179,8 @@ class Host:
 
     async def describe(self, caller: Caller) -> PingResult:
         """What `ping` answers."""
-        from cellhost import __version__
-
         return {
-            "version": __version__,
+            "version": VERSION,
             "protocol": PROTOCOL,
             "sqlite": sqlite3.sqlite_version,
             "limits": msgspec.to_builtins(self.config.limits),

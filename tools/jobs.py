@@ -16,7 +16,7 @@ from .kernel.records import JobOwner
 from .kernel.tokens import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
     from pathlib import Path
 
     from .call import Caller
@@ -244,7 +244,7 @@ class CurrentExecutor:
 
 
 @asynccontextmanager
-async def _run_folder() -> AsyncIterator[runfolder.RunFolder]:
+async def _run_folder() -> AsyncGenerator[runfolder.RunFolder]:
     with runfolder.RunFolder() as folder:
         yield folder
 

@@ -13,7 +13,7 @@ from ..store.guard import GuardedReader
 from ..store.tables import query_schema, session_views
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
     from .call import Call, Caller
@@ -73,7 +73,7 @@ class Queries:
         }
 
     @asynccontextmanager
-    async def _reader(self, caller: Caller, database: str | None) -> AsyncIterator[GuardedReader]:
+    async def _reader(self, caller: Caller, database: str | None) -> AsyncGenerator[GuardedReader]:
         """The reader of a file: kept while the host is open, else for this one use."""
         key = f"project:{caller.project_id}" if database is None else f"database:{database}"
         if key in self._readers:

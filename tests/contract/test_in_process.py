@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
 from cellhost import Config, Dispatcher, build_dispatcher
 from cellhost.store.errors import Closed, Denied, InvalidParams, NotFound, NotReadOnly, UnknownMethod
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
 
 
 class RecordingExecutor:
@@ -342,7 +343,7 @@ async def test_a_job_runs_where_write_file_writes_and_nothing_lands_in_our_own_f
             assert (workspace / "made_by_cell.txt").read_text() == "PAYLOAD"
             (job,) = await made("exec_list")
             assert (job["exec_id"], job["status"], job["done"]) == (launched["exec_id"], "done", True)
-    assert os.listdir(own_folder) == []
+    assert list(own_folder.iterdir()) == []
 
 
 async def test_a_job_calls_back_into_the_host_while_it_runs(running: Dispatcher) -> None:
@@ -352,7 +353,7 @@ async def test_a_job_calls_back_into_the_host_while_it_runs(running: Dispatcher)
     code = (
         "rows = host.query('SELECT filename FROM artifact_versions')\n"
         "print(rows)\n"
-        "path = host.artifact_path(%r)\n"
+        f"path = host.artifact_path({source['version_id']!r})\n"
         "open('count.txt', 'w').write(str(len(open(path).read().split())))\n"
         "host.progress(1, 2, 'half way')\n"
         "saved = host.save_artifact('count.txt')\n"
@@ -361,7 +362,7 @@ async def test_a_job_calls_back_into_the_host_while_it_runs(running: Dispatcher)
         "    host.exec_wait(host.exec_id)\n"
         "except Exception as error:\n"
         "    print(type(error).__name__, error)\n"
-    ) % source["version_id"]
+    )
     launched = await running("exec_background", [code])
     outcome = await running("exec_wait", [launched["exec_id"]])
     assert outcome["error"] is None, outcome

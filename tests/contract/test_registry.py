@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import pytest
@@ -12,6 +11,9 @@ from msgspec import Meta
 from cellhost.tools import artifacts, background, data, files, kernel_info
 from cellhost.tools.registry import REGISTRY, Registry, get_tool, get_tool_by_host_method
 from cellhost.tools.tool import Tool, resource_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 EXPECTED = {
     "query_schema": data.QuerySchemaTool,
@@ -120,28 +122,28 @@ def test_the_permission_target_of_a_job_is_its_code_and_of_a_write_its_path() ->
         assert tool_named(name).permission_target({"path": "a/b.txt"}) == "a/b.txt"
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "forwarded"),
-    [
-        ("query_schema", {}, ()),
-        ("query_schema", {"database": "sales"}, ({"database": "sales"},)),
-        ("query", {"sql": "SELECT 1", "params": []}, ({"sql": "SELECT 1", "params": []},)),
-        ("frames", {"project_id": "p-1", "limit": 10}, ({"project_id": "p-1", "limit": 10},)),
-        ("frames", {}, ({},)),
-        ("lineage_get", {"version_id": "v-1"}, ("v-1",)),
-        ("lineage_get", {"versionId": "v-1"}, ("v-1",)),
-        ("lineage_graph", {"version_id": "v-1"}, ({"version_id": "v-1"},)),
-        ("exec_background", {"code": "print(1)"}, ({"code": "print(1)"},)),
-        ("exec_list", {}, ()),
-        ("exec_list", {"limit": 5}, ({"limit": 5},)),
-        ("exec_peek", {"exec_id": "exec-1"}, ("exec-1",)),
-        ("exec_peek", {"exec_id": "exec-1", "since": "0"}, ({"exec_id": "exec-1", "since": "0"},)),
-        ("exec_wait", {"exec_id": "exec-1"}, ({"exec_id": "exec-1"},)),
-        ("exec_interrupt", {"exec_id": "exec-1"}, ("exec-1",)),
-        ("kernel_info", {}, ({},)),
-        ("write_file", {"path": "a", "content": "x"}, ({"path": "a", "content": "x"},)),
-    ],
-)
+FORWARDED: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
+    ("query_schema", {}, ()),
+    ("query_schema", {"database": "sales"}, ({"database": "sales"},)),
+    ("query", {"sql": "SELECT 1", "params": []}, ({"sql": "SELECT 1", "params": []},)),
+    ("frames", {"project_id": "p-1", "limit": 10}, ({"project_id": "p-1", "limit": 10},)),
+    ("frames", {}, ({},)),
+    ("lineage_get", {"version_id": "v-1"}, ("v-1",)),
+    ("lineage_get", {"versionId": "v-1"}, ("v-1",)),
+    ("lineage_graph", {"version_id": "v-1"}, ({"version_id": "v-1"},)),
+    ("exec_background", {"code": "print(1)"}, ({"code": "print(1)"},)),
+    ("exec_list", {}, ()),
+    ("exec_list", {"limit": 5}, ({"limit": 5},)),
+    ("exec_peek", {"exec_id": "exec-1"}, ("exec-1",)),
+    ("exec_peek", {"exec_id": "exec-1", "since": "0"}, ({"exec_id": "exec-1", "since": "0"},)),
+    ("exec_wait", {"exec_id": "exec-1"}, ({"exec_id": "exec-1"},)),
+    ("exec_interrupt", {"exec_id": "exec-1"}, ("exec-1",)),
+    ("kernel_info", {}, ({},)),
+    ("write_file", {"path": "a", "content": "x"}, ({"path": "a", "content": "x"},)),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "forwarded"), FORWARDED)
 def test_execute_forwards_one_normalised_value_to_the_host_method(
     name: str, arguments: dict[str, Any], forwarded: tuple[Any, ...]
 ) -> None:

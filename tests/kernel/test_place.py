@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from .conftest import Bench, Engine
 
 
+def everything_in(folder: Path) -> list[str]:
+    return sorted(str(path) for path in folder.rglob("home/**/*"))
+
+
 async def test_the_workspace_is_the_working_folder_and_last_on_the_path(engine: Engine) -> None:
     answer = await engine.run("import json, os, sys; print(json.dumps([os.getcwd(), sys.path]))")
     folder, path = json.loads(answer["stdout"])
@@ -139,11 +143,11 @@ async def test_nothing_of_the_users_ipython_is_read_or_written(bench: Bench, tmp
     startup.mkdir(parents=True)
     (startup / "00.py").write_text("print('startup ran')")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    before = sorted(tmp_path.rglob("home/**/*"))
+    before = everything_in(tmp_path)
     async with bench.engine() as engine:
         answer = await engine.run("1 + 1")
     assert (answer["stdout"], answer["result"]) == ("", "2")
-    assert sorted(tmp_path.rglob("home/**/*")) == before
+    assert everything_in(tmp_path) == before
 
 
 async def test_a_name_that_shadows_host_leaves_the_builtin(engine: Engine) -> None:
@@ -158,16 +162,18 @@ async def test_no_descriptor_of_the_server_reaches_the_job(engine: Engine) -> No
     os.set_inheritable(writer, True)
     try:
         answer = await engine.run(
-            f"import os\nmine = os.readlink('/proc/self/fd/{writer}') if os.path.lexists('/proc/self/fd/{writer}') else ''\n"
-            "print(mine)\nprint(os.readlink('/proc/self/fd/0'), os.readlink('/proc/self/fd/1').rpartition('/')[2])"
+            "import os\n"
+            "def target(n): return os.readlink(f'/proc/self/fd/{n}')\n"
+            f"print(target({writer}) if os.path.lexists('/proc/self/fd/{writer}') else '')\n"
+            "print(target(0), target(1).rpartition('/')[2], target(2).rpartition('/')[2])"
         )
-        ours = os.readlink(f"/proc/self/fd/{writer}")
+        ours = f"pipe:[{os.fstat(writer).st_ino}]"
     finally:
         os.close(reader)
         os.close(writer)
     first, second = answer["stdout"].splitlines()
     assert first != ours
-    assert second == "/dev/null stdout.log"
+    assert second == "/dev/null stdout.log stderr.log"
 
 
 async def test_debugpy_is_not_loaded_and_can_be(engine: Engine) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
+from .conftest import WireError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -52,12 +54,12 @@ async def test_every_method_sends_one_positional_parameter_synchronously_and_awa
 
 
 async def test_a_result_that_is_only_an_error_is_raised_and_any_other_is_data(hosted: Engine, door: Door) -> None:
-    answers: dict[str, Any] = {
+    sql = {"code": -31400, "message": "no such table", "data": {"kind": "sql", "hint": "try t"}}
+    door.answers = {
         "write_file": {"error": "Permission denied: no"},
         "read_file": {"error": "x", "other": 1},
-        "query": {"wire_error": {"code": -31400, "message": "no such table", "data": {"kind": "sql", "hint": "try t"}}},
+        "query": WireError(sql),
     }
-    door.respond = lambda method, params: answers[method]
     answer = await hosted.run(
         "try: host.write_file('a', 'b')\n"
         "except RuntimeError as error: print(type(error).__name__, error)\n"
@@ -73,7 +75,7 @@ async def test_a_result_that_is_only_an_error_is_raised_and_any_other_is_data(ho
 
 
 async def test_lineage_reads_like_attributes_and_an_artifact_path_is_text(hosted: Engine, door: Door) -> None:
-    door.respond = lambda method, params: {"filename": "plot.png", "inputs": [], "path": "/w/.cellhost/plot.png"}
+    door.answers = {"lineage_get": {"filename": "plot.png"}, "artifact_path": {"path": "/w/.cellhost/plot.png"}}
     answer = await hosted.run("print(host.lineage['v-1'].filename, host.artifact_path('v-1'))")
     assert answer["stdout"] == "plot.png /w/.cellhost/plot.png\n"
     assert door.requests[1]["params"] == [{"version_id": "v-1"}]
@@ -82,7 +84,7 @@ async def test_lineage_reads_like_attributes_and_an_artifact_path_is_text(hosted
 async def test_df_is_a_frame_where_pandas_is_and_the_columns_and_rows_where_it_is_not(
     hosted: Engine, door: Door
 ) -> None:
-    door.respond = lambda method, params: {"columns": ["a"], "rows": [[1], [2]]}
+    door.answers = {"query": {"columns": ["a"], "rows": [[1], [2]]}}
     hosted.workspace.mkdir()
     without = await hosted.run("import sys; sys.modules['pandas'] = None\nprint(host.query('SELECT a', df=True))")
     assert without["stdout"] == "{'columns': ['a'], 'rows': [[1], [2]]}\n"
@@ -94,7 +96,10 @@ async def test_df_is_a_frame_where_pandas_is_and_the_columns_and_rows_where_it_i
 
 async def test_the_token_has_left_the_environment_and_dies_with_the_job(hosted: Engine, door: Door) -> None:
     answer = await hosted.run(
-        "import os\nprint([name for name in os.environ if 'CELLHOST' in name])\nprint(host.environment()['CELLHOST_TOKEN'])\nprint(host)"
+        "import os\n"
+        "print([name for name in os.environ if 'CELLHOST' in name])\n"
+        "print(host.environment()['CELLHOST_TOKEN'])\n"
+        "print(host)"
     )
     left, token, shown = answer["stdout"].splitlines()
     assert left == "[]"
@@ -127,12 +132,14 @@ async def test_a_wrong_token_is_refused(hosted: Engine) -> None:
 async def test_a_subprocess_that_is_given_the_environment_has_a_host(hosted: Engine, door: Door) -> None:
     hosted.workspace.mkdir()
     (hosted.workspace / "script.py").write_text(
-        "import os, sys\nprint(sys.argv[1], host.exec_peek('exec-1')['method'], [n for n in os.environ if 'CELLHOST' in n])"
+        "import os, sys\n"
+        "print(sys.argv[1], host.exec_peek('exec-1')['method'], [n for n in os.environ if 'CELLHOST' in n])"
     )
     answer = await hosted.run(
         "import os, subprocess, sys\n"
-        "subprocess.run([sys.executable, host.sdk, 'script.py', 'argument'], env={**os.environ, **host.environment()}, check=True)\n"
-        "subprocess.run([sys.executable, host.sdk, 'script.py', 'argument'])\n"
+        "command = [sys.executable, host.sdk, 'script.py', 'argument']\n"
+        "subprocess.run(command, env={**os.environ, **host.environment()}, check=True)\n"
+        "subprocess.run(command)\n"
     )
     assert answer["stdout"] == "argument exec_peek []\n"
     assert "this process has no host" in answer["stderr"]
@@ -196,15 +203,14 @@ async def test_an_interrupt_breaks_a_waiting_call_and_the_next_call_works(
 async def test_frames_of_up_to_sixteen_mebibytes_pass_and_larger_ones_are_refused_here(
     hosted: Engine, door: Door
 ) -> None:
-    door.respond = lambda method, params: params[0]["content"]
     answer = await hosted.run(
-        "print(len(host.write_file('a', 'x' * (16_000_000))))\n"
-        "try: host.write_file('a', 'x' * (17_000_000))\n"
+        "print(len(host.write_file('a', 'x' * 16_000_000)['params'][0]['content']))\n"
+        "try: host.write_file('a', 'x' * 17_000_000)\n"
         "except host.HostError as error: print(error.kind)\n"
-        "print(host.write_file('a', 'still there'))"
+        "print(host.write_file('a', 'still there')['method'])"
     )
-    assert answer["stdout"] == "16000000\ntoo_large\nstill there\n"
-    door.respond = lambda method, params: "x" * 17_000_000
+    assert answer["stdout"] == "16000000\ntoo_large\nwrite_file\n"
+    door.answers = {"exec_list": "x" * 17_000_000}
     answer = await hosted.run("try: host.exec_list()\nexcept host.HostError as error: print(error.kind)")
     assert answer["stdout"] == "too_large\n"
 

@@ -245,6 +245,19 @@ async def test_a_cancelled_query_that_cannot_be_interrupted_is_killed(guard_file
         assert (await reader.query("select 1")).rows == [[1]]
 
 
+async def test_a_worker_whose_query_was_cancelled_before_it_was_ready_is_kept(guard_file: Path) -> None:
+    async with GuardedReader(guard_file, workers=1) as reader:
+        reader.prewarm()
+        pids = reader.pids
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await reader.query("select 1")
+        with anyio.move_on_after(0.001):
+            await reader.query("select 1")
+        assert (await reader.query("select 1")).rows == [[1]]
+        assert reader.pids == pids
+
+
 async def test_a_query_cancelled_while_it_waits_takes_no_place(guard_file: Path) -> None:
     async with GuardedReader(guard_file, timeout_s=0.5, workers=1) as reader:
         await reader.query("select 1")

@@ -171,6 +171,19 @@ def test_pages_have_every_job_exactly_once_while_jobs_are_added(records: Records
     assert seen == launched[::-1]
 
 
+def test_jobs_are_read_with_their_cells(records: Records, frame_id: str) -> None:
+    jobs = [launch(records, frame_id, code=f"step({number})") for number in range(3)]
+    recorded = records.jobs.recorded(jobs[0].exec_id)
+    assert recorded is not None
+    assert (recorded.job, recorded.cell.code) == (jobs[0], "step(0)")
+    assert records.jobs.recorded("exec-000000000000") is None
+    page = records.jobs.recent(status=None, limit=2, cursor=jobs[2].exec_id)
+    assert [(found.job.exec_id, found.cell.code) for found in page] == [
+        (jobs[1].exec_id, "step(1)"),
+        (jobs[0].exec_id, "step(0)"),
+    ]
+
+
 def test_jobs_are_listed_by_status_and_session(records: Records, frame_id: str) -> None:
     other = records.frames.add(kind="session").frame_id
     mine, theirs = launch(records, frame_id), launch(records, other)

@@ -3,9 +3,11 @@
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cellhost.store.rows import Artifact, Cell, Edge, Job, Version
 from cellhost.store.store import Store
 from cellhost.store.tables import CONTROL, RECORDS, Schema, query_schema, session_views
 
@@ -94,19 +96,14 @@ def test_session_views_show_the_callers_session_only(store: Store) -> None:
 
 def fill(store: Store, frame_id: str, number: int) -> None:
     """One row of everything in the frame's session."""
-    insert = store.project("demo").database.execute
-    statements = (
-        (
-            "INSERT INTO cells (cell_id, frame_id, root_frame_id, seq, origin, language, code, code_hash, status)"
-            " VALUES ('c-' || ?1, ?2, ?2, 1, 'agent', 'python', 'x', 'h', 'done')"
-        ),
-        (
-            "INSERT INTO jobs (exec_id, cell_id, frame_id, root_frame_id, status, server_id, stdout_bytes,"
-            " stderr_bytes, created_at) VALUES ('exec-' || ?1, 'c-' || ?1, ?2, ?2, 'done', 's', 0, 0, 1)"
-        ),
-        "INSERT INTO artifacts VALUES ('a-' || ?1, ?2, 'f', 't', 0, 'v-' || ?1, 1, 1)",
-        "INSERT INTO artifact_versions VALUES ('v-' || ?1, 'a-' || ?1, 1, 'f', 't', 0, 'h', NULL, ?2, 's', 1)",
-        "INSERT INTO lineage_edges SELECT 'v-' || ?1, 'v-' || ?1, NULL, 1 WHERE ?2 IS NOT NULL",
-    )
-    for statement in statements:
-        insert(statement, [number, frame_id])
+    cell_id, artifact_id, version_id = f"c-{number}", f"a-{number}", f"v-{number}"
+    session: dict[str, Any] = {"frame_id": frame_id, "root_frame_id": frame_id, "cell_id": cell_id, "status": "done"}
+    named: dict[str, Any] = {"artifact_id": artifact_id, "filename": "f", "content_type": "t", "created_at": 1}
+    for row in (
+        Cell(seq=1, origin="agent", language="python", code="x", code_hash="h", **session),
+        Job(exec_id=f"exec-{number}", server_id="s", created_at=1, **session),
+        Artifact(root_frame_id=frame_id, latest_version_id=version_id, updated_at=1, **named),
+        Version(version_id=version_id, ordinal=1, size_bytes=0, checksum="h", frame_id=frame_id, source="s", **named),
+        Edge(input_version_id=version_id, output_version_id=version_id, created_at=1),
+    ):
+        store.project("demo").database.insert(row)

@@ -6,15 +6,18 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 import pytest
-from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from anyio.abc import Process
 
 WITHIN_S = 30.0
 
@@ -96,7 +99,7 @@ def spawn(tmp_path: Path) -> Spawn:
     @asynccontextmanager
     async def start(
         *arguments: str, command: Sequence[str] = (sys.executable, "-P", "-m", "cellhost")
-    ) -> AsyncIterator[Peer]:
+    ) -> AsyncGenerator[Peer]:
         workspace = tmp_path / "workspace"
         workspace.mkdir(exist_ok=True)
         process = await anyio.open_process(

@@ -15,22 +15,59 @@ import random
 import secrets
 import time
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from cellhost.rpc import strictjson
 from cellhost.rpc.claim import Descriptors, claim
+
+if TYPE_CHECKING:
+    from cellhost.rpc.framing import Item, Style
+    from cellhost.rpc.record import Recorder
+    from cellhost.rpc.writer import Writer
 
 
 class Echo:
     """State of one conversation; every method takes params and may send on its own."""
 
-    def __init__(self, send: Any, greeting: str) -> None:
-        self.send = send
+    def __init__(self, writer: Writer, recorder: Recorder | None, greeting: str) -> None:
+        self.writer = writer
+        self.recorder = recorder
         self.greeting = greeting
         self.late: list[tuple[Any, Any]] = []
         self.asked: dict[Any, Any] = {}
         self.exec_id = f"exec-{secrets.token_hex(6)}"
 
-    def receive(self, message: dict[str, Any]) -> None:
+    def take(self, items: list[Item], style: Style) -> None:
+        self.writer.style = style
+        if self.recorder:
+            self.recorder.style = style
+        for item in items:
+            if isinstance(item, bytes):
+                self.receive(item)
+            else:
+                self.send({"jsonrpc": "2.0", "id": getattr(item, "id", None), "error": {"code": -32600}})
+
+    def send(self, message: Any) -> None:
+        payload = strictjson.encode(message)
+        if self.recorder:
+            self.recorder.sent(payload)
+        self.writer.send(payload)
+
+    def receive(self, frame: bytes) -> None:
+        if self.recorder:
+            self.recorder.received(frame)
+        try:
+            message = strictjson.decode(frame)
+        except strictjson.ParseFault as fault:
+            self.send({"jsonrpc": "2.0", "id": None, "error": {"code": fault.code, "message": fault.reason}})
+            return
+        if isinstance(message, list):
+            batch = cast("list[Any]", message)
+            self.send([{"jsonrpc": "2.0", "id": item["id"], "result": item["params"]} for item in reversed(batch)])
+        else:
+            self.receive_one(message)
+
+    def receive_one(self, message: dict[str, Any]) -> None:
         if "method" not in message:
             asker = self.asked.pop(message["id"])
             self.reply(asker, {"answer": message["result"]})
@@ -111,7 +148,6 @@ class Echo:
 async def serve(descriptors: Descriptors, options: argparse.Namespace) -> None:
     import anyio
 
-    from cellhost.rpc import strictjson
     from cellhost.rpc.framing import Deframer
     from cellhost.rpc.reader import Reader
     from cellhost.rpc.record import Recorder
@@ -125,35 +161,10 @@ async def serve(descriptors: Descriptors, options: argparse.Namespace) -> None:
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(writer.run)
-
-        def send(message: Any) -> None:
-            payload = strictjson.encode(message)
-            if recorder:
-                recorder.sent(payload)
-            writer.send(payload)
-
-        def receive(frame: bytes) -> None:
-            if recorder:
-                recorder.style = deframer.style or "lines"
-                recorder.received(frame)
-            try:
-                message = strictjson.decode(frame)
-            except strictjson.ParseFault as fault:
-                send({"jsonrpc": "2.0", "id": None, "error": {"code": fault.code, "message": fault.reason}})
-                return
-            if isinstance(message, list):
-                batch = cast("list[Any]", message)
-                send([{"jsonrpc": "2.0", "id": item["id"], "result": item["params"]} for item in reversed(batch)])
-            else:
-                echo.receive(message)
-
-        echo = Echo(send, options.greet)
+        echo = Echo(writer, recorder, options.greet)
         async for chunk in reader:
-            items = deframer.feed(chunk)
-            writer.style = deframer.style or "lines"
-            for item in items:
-                assert isinstance(item, bytes)
-                receive(item)
+            echo.take(deframer.feed(chunk), deframer.style or "lines")
+        echo.take(deframer.finish(), deframer.style or "lines")
         await writer.finish(5)
         tasks.cancel_scope.cancel()
     if recorder:

@@ -130,7 +130,9 @@ async def test_a_server_whose_output_is_closed_ends_quietly(tmp_path: Path) -> N
     process = subprocess.Popen(
         [*SERVE, "--data-dir", str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    assert process.stdin and process.stdout and process.stderr
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
     process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     process.stdin.flush()
     process.stdout.readline()

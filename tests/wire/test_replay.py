@@ -117,12 +117,16 @@ def test_progress_stands_before_its_reply_and_asks_before_their_answers(tmp_path
 
 
 def test_the_server_is_started_as_the_transcript_says(tmp_path: Path) -> None:
-    head = {"serve": ["--greet", "<workspace>", "--status", "3"], "files": {"a.csv": "x\n1\n"}, "framing": "headers"}
+    head: dict[str, Any] = {
+        "serve": ["--greet", "<workspace>", "--status", "3"],
+        "files": {"a.csv": "x\n1\n"},
+        "framing": "headers",
+    }
     path = sending(tmp_path / "t.jsonl", request(1, "greet"), request(2, "where"), **head)
     assert rerecord(path, ECHO, LIMIT)
     assert received(path)[0]["result"] == "<workspace>"
     assert received(path)[1]["result"] == {"folder": "<workspace>", "files": {"a.csv": "x\n1\n"}}
-    assert transcripts.read(path).head == Head(**head, exit=3)  # pyright: ignore[reportArgumentType]
+    assert transcripts.read(path).head == Head(**head, exit=3)
     assert replay(path, ECHO, LIMIT) is None
 
 
