@@ -47,9 +47,8 @@ class Dispatcher:
         Raises:
             HostError: everything else that goes wrong.
         """
-        caller = await self.host.caller("in_process")
         try:
-            return await self.host.call(method, params, Call(self.host, caller))
+            return await self.host.call(method, params, Call(self.host, "in_process"))
         except PermissionNeeded as error:
             return {"error": error.message}
 

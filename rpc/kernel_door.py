@@ -205,7 +205,8 @@ class _JobMethods(dict[str, "Handler"]):
         if self._calls.get(identity.exec_id, 0) >= CALLS_PER_JOB:
             raise Busy(f"a job may have {CALLS_PER_JOB} calls in flight", hint="wait for one to return")
         self._calls[identity.exec_id] = self._calls.get(identity.exec_id, 0) + 1
-        call = Call(self._host, _caller(identity), encoded=True, waiting=incoming.connection.workers.waiting)
+        waiting = incoming.connection.workers.waiting
+        call = Call(self._host, "kernel", identity=_caller(identity), encoded=True, waiting=waiting)
         try:
             return await self._host.call(name, params, call)
         except PermissionNeeded as error:

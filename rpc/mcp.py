@@ -136,8 +136,7 @@ async def _tool_result(
 ) -> Answer:
     """Call a tool for a model: what goes wrong with the call is a result that the model can read and act on."""
     budget = host.config.limits.mcp_chars
-    caller = await host.caller("mcp")
-    call = Call(host, caller, budget=budget, encoded=True, waiting=incoming.connection.workers.waiting)
+    call = Call(host, "mcp", budget=budget, encoded=True, waiting=incoming.connection.workers.waiting)
     try:
         result = await host.call(tool.name, arguments, call)
     except HostError as error:

@@ -31,9 +31,8 @@ class PlainMethods(dict[str, "Handler"]):
 
 def _host_method(host: Host, name: str) -> Handler:
     async def call(incoming: Incoming, params: Any) -> Any:
-        caller = await host.caller("plain")
         waiting = incoming.connection.workers.waiting
-        return await host.call(name, params, Call(host, caller, encoded=True, waiting=waiting))
+        return await host.call(name, params, Call(host, "plain", encoded=True, waiting=waiting))
 
     @takes_anything
     async def handle(incoming: Incoming, /, *args: Any, **kwargs: Any) -> Result:

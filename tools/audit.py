@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..store.rows import HostCall
-    from .call import Caller
+    from .call import Call
     from .store_thread import StoreThread
 
 LAG_S = 0.25
@@ -39,7 +39,7 @@ class Entry:
     __slots__ = (
         "arguments",
         "at",
-        "caller",
+        "call",
         "elapsed_us",
         "error_kind",
         "keys",
@@ -49,9 +49,9 @@ class Entry:
         "started",
     )
 
-    def __init__(self, method: str, caller: Caller) -> None:
+    def __init__(self, method: str, call: Call) -> None:
         self.method = method
-        self.caller = caller
+        self.call = call
         self.at = time.time_ns() // 1_000_000
         self.started = time.perf_counter_ns()
         self.elapsed_us = 0
@@ -70,11 +70,12 @@ class Entry:
         """The row it becomes; made by the store's thread, which has the store's modules loaded."""
         from ..store.rows import HostCall
 
+        identity = self.call.identity
         return HostCall(
             at=self.at,
-            door=self.caller.door,
-            root_frame_id=self.caller.root_frame_id,
-            exec_id=self.caller.exec_id,
+            door=self.call.door,
+            root_frame_id=identity.root_frame_id if identity else None,
+            exec_id=identity.exec_id if identity else None,
             method=self.method,
             side_effect_class=self.side_effect_class,
             resource_keys=msgspec.json.encode(self.keys).decode(),

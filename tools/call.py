@@ -50,25 +50,34 @@ class Call:
 
     `budget`: characters of JSON the answer may have, or None. `encoded`: results may hold `msgspec.Raw`.
     `waiting()`: entered around a wait that uses no resource, so that the door may serve other calls meanwhile.
-    `extra`: the older SDK's compatibility keys.
+    `extra`: the older SDK's compatibility keys. `identity` is who calls where the door knows it (a job); else the
+    host fills it in with the current frame, once the call has its place in the order.
     """
 
-    __slots__ = ("budget", "caller", "encoded", "extra", "host", "progress", "waiting")
+    __slots__ = ("budget", "door", "encoded", "extra", "host", "identity", "progress", "waiting")
 
     def __init__(
         self,
         host: Host,
-        caller: Caller,
+        door: Door,
         *,
+        identity: Caller | None = None,
         budget: int | None = None,
         encoded: bool = False,
         progress: ReportProgress = _no_progress,
         waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.host = host
-        self.caller = caller
+        self.door: Door = door
+        self.identity = identity
         self.budget = budget
         self.encoded = encoded
         self.progress = progress
         self.waiting = waiting
         self.extra: dict[str, Any] = {}
+
+    @property
+    def caller(self) -> Caller:
+        """Who calls; known while the call runs."""
+        assert self.identity is not None
+        return self.identity

@@ -206,7 +206,7 @@ class Host:
         Raises:
             HostError: whatever is wrong with the call, or went wrong while it ran.
         """
-        entry = Entry(name, call.caller)
+        entry = Entry(name, call)
         mutating = False
         try:
             method = self._method(name, call)
@@ -231,6 +231,8 @@ class Host:
         keys = entry.keys if method.ordered else ()
         turn = self._order.enter(keys, mutating=method.mutating, ahead=method.ahead)
         try:
+            if call.identity is None:
+                call.identity = await self.session.caller(call.door)
             if isinstance(method, Tool) and method.requires_approval:
                 entry.request_id = await self.gate.admit(_subject(method, named, call.caller), call.caller)
             if not turn.ready:
@@ -269,8 +271,8 @@ class Host:
 
     def _method(self, name: str, call: Call) -> Method[Any, Any]:
         method = self.methods.get(name)
-        if method is None or call.caller.door not in method.doors:
-            reachable = [known for known, other in self.methods.items() if call.caller.door in other.doors]
+        if method is None or call.door not in method.doors:
+            reachable = [known for known, other in self.methods.items() if call.door in other.doors]
             raise UnknownMethod(f"unknown method {shortened(name)}", hint=_nearest(name, reachable))
         return method
 

@@ -11,9 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
@@ -21,6 +20,9 @@ import anyio.lowlevel
 from cellhost.tools.kernel.jobs import Jobs
 from cellhost.tools.kernel.records import JobOwner, JobRecord
 from cellhost.tools.kernel.tokens import Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 OWNER = JobOwner("bench", "f-root", "f-turn")
 FIRST_LINE = "print('begun')"
@@ -50,15 +52,25 @@ class NoRecords:
 async def our_first_line(jobs: Jobs) -> float:
     begun = time.perf_counter()
     launched = await jobs.launch(FIRST_LINE, owner=OWNER)
+    await until_it_prints(jobs, launched["exec_id"])
+    took = time.perf_counter() - begun
     await jobs.wait(OWNER, launched["exec_id"])
-    return time.perf_counter() - begun
+    return took
+
+
+async def until_it_prints(jobs: Jobs, exec_id: str) -> str:
+    answer = await jobs.wait(OWNER, exec_id, until="news", since="0")
+    while not answer["stdout"]:
+        answer = await jobs.wait(OWNER, exec_id, until="news", since="0")
+    return str(answer["stdout"])
 
 
 async def stock_first_line() -> float:
     from jupyter_client.manager import start_new_async_kernel
 
     begun = time.perf_counter()
-    manager, client = await start_new_async_kernel()
+    started: tuple[Any, Any] = await start_new_async_kernel(stderr=subprocess.DEVNULL)
+    manager, client = started
     client.execute(FIRST_LINE)
     while True:
         message: dict[str, Any] = await client.get_iopub_msg(timeout=30)
@@ -80,9 +92,7 @@ async def our_many(jobs: Jobs) -> float:
     begun = time.perf_counter()
     launched = [await jobs.launch("print('begun')\nimport time; time.sleep(60)", owner=OWNER) for _ in range(AT_ONCE)]
     for job in launched:
-        await jobs.wait(OWNER, job["exec_id"], until="news", since="0")
-        while not (await jobs.peek(OWNER, job["exec_id"]))["stdout"]:
-            await jobs.wait(OWNER, job["exec_id"], until="news")
+        await until_it_prints(jobs, job["exec_id"])
     took = time.perf_counter() - begun
     for job in launched:
         await jobs.interrupt(OWNER, job["exec_id"])
@@ -119,8 +129,7 @@ def interrupted(code: str) -> Callable[[Jobs], Awaitable[float]]:
     async def measure(jobs: Jobs) -> float:
         launched = await jobs.launch(f"print('begun')\n{code}", owner=OWNER)
         exec_id = launched["exec_id"]
-        while not (await jobs.peek(OWNER, exec_id))["stdout"]:
-            await jobs.wait(OWNER, exec_id, until="news")
+        await until_it_prints(jobs, exec_id)
         await anyio.sleep(0.05)
         begun = time.perf_counter()
         await jobs.interrupt(OWNER, exec_id)
@@ -135,9 +144,8 @@ async def resident(jobs: Jobs) -> float:
     """Proportional set size of an idle kernel, MiB."""
     launched = await jobs.launch("import os, time; print(os.getpid()); time.sleep(60)", owner=OWNER)
     exec_id = launched["exec_id"]
-    while not (answer := await jobs.peek(OWNER, exec_id))["stdout"]:
-        await jobs.wait(OWNER, exec_id, until="news")
-    rollup = Path("/proc", answer["stdout"].strip(), "smaps_rollup").read_text()  # noqa: ASYNC240
+    pid = (await until_it_prints(jobs, exec_id)).strip()
+    rollup = Path("/proc", pid, "smaps_rollup").read_text()
     await jobs.interrupt(OWNER, exec_id)
     return int(rollup.partition("\nPss:")[2].split()[0]) / 1024
 
@@ -174,7 +182,7 @@ async def measure(jobs: Jobs, rounds: int) -> None:
     stock = statistics.median(took["first line, stock"])
     for name, values in took.items():
         median = statistics.median(values)
-        print(f"{name:32} {1000 * median:8.1f} ms   {median / stock:5.2f} × stock start")
+        print(f"{name:32} {1000 * median:8.1f} ms   {median / stock:5.2f} of a stock start")
     many = [statistics.median(took[f"{AT_ONCE} at once, {whose}"]) for whose in ("ours", "stock")]
     print(f"{AT_ONCE} at once, ours / stock: {many[0] / many[1]:.2f}")
     print(f"idle kernel: {await resident(jobs):.1f} MiB PSS; exec_list: {1e6 * await listing(jobs):.1f} µs")

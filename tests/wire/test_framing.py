@@ -4,7 +4,7 @@ import itertools
 import tracemalloc
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cellhost.rpc.framing import MAX_FRAME, MAX_HEADER, BadHeader, Deframer, Item, Oversized, encode
@@ -214,7 +214,7 @@ def test_memory_stays_bounded_while_a_flood_is_skipped(piece: bytes) -> None:
 
 
 def test_memory_stays_bounded_byte_by_byte() -> None:
-    cap = 1 << 18
+    cap = 1 << 16
     deframer = Deframer(cap)
     tracemalloc.start()
     try:
@@ -260,6 +260,7 @@ pieces = st.one_of(
 streams = st.lists(pieces, max_size=12).map(b"".join)
 
 
+@settings(deadline=None)
 @given(data=streams, cuts=st.lists(st.integers(0, 600), max_size=12))
 @example(data=b"Content-Length: 9\r\n\r\n{}Content-Length: 2\r\n\r\n{}", cuts=[])
 @example(data=b"C" * 100 + b"\n", cuts=[64, 65, 66])
@@ -272,6 +273,7 @@ def test_frames_do_not_depend_on_the_cuts(data: bytes, cuts: list[int]) -> None:
     assert frames(data, size=1, max_frame=64) == whole
 
 
+@settings(deadline=None)
 @given(data=streams, good=json_texts)
 def test_whatever_came_before_a_line_is_served_after_a_line_end(data: bytes, good: bytes) -> None:
     deframer = Deframer(64)
@@ -280,12 +282,14 @@ def test_whatever_came_before_a_line_is_served_after_a_line_end(data: bytes, goo
     assert deframer.feed(good + b"\n") == [good]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(json_texts, st.booleans())))
 def test_good_frames_come_out_as_they_went_in(parts: list[tuple[bytes, bool]]) -> None:
     data = b"".join(encode(text, "headers" if framed else "lines") for text, framed in parts)
     assert frames(data) == [text for text, _ in parts]
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=200), max_size=8))
 def test_no_bytes_make_it_raise_or_lose_a_frame_without_a_word(chunks: list[bytes]) -> None:
     data = b"".join(chunks)

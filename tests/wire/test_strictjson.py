@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cellhost.rpc.strictjson import MAX_DEPTH, EncodeFault, ParseFault, decode, encode
@@ -183,6 +183,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(frame)
 
 
+@settings(deadline=None)
 @given(written | damaged() | token_soup | st.binary(max_size=12))
 @example(b'"\\ud800"')
 @example(b"-0")
@@ -197,6 +198,7 @@ def test_decoding_agrees_with_the_standard_library(frame: bytes) -> None:
         assert same(decode(frame), expected)
 
 
+@settings(deadline=None)
 @given(json_values)
 def test_what_is_encoded_decodes_to_the_same(value: Any) -> None:
     payload = encode(value)
@@ -214,6 +216,7 @@ bad_values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(bad_values)
 def test_encoding_refuses_exactly_what_the_standard_library_refuses(value: Any) -> None:
     try:
@@ -246,6 +249,7 @@ def nests(draw: st.DrawFn) -> tuple[int, bytes]:
     return depth, text.encode()
 
 
+@settings(deadline=None)
 @given(nests())
 def test_depth_is_told_exactly_whatever_the_strings_hold(nest: tuple[int, bytes]) -> None:
     depth, text = nest

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cellhost.rpc import transcript as transcripts
@@ -212,6 +212,7 @@ messages = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["->", "<-"]), messages), max_size=5))
 def test_whatever_was_recorded_matches_itself_and_is_sent_as_it_was(conversation: list[tuple[Any, Any]]) -> None:
     names, bindings = Names(), Bindings()

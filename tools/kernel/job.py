@@ -59,6 +59,7 @@ class Job:
         self.over = anyio.Event()  # the outcome is known: no further signal
         self.finished = anyio.Event()  # and everybody may see it
         self.changed = anyio.Event()
+        self.progress_noted_at = 0
         self.version = 0  # counts changes of anything but output
         self._on_news = on_news
 

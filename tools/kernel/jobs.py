@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from anyio.abc import TaskGroup
+
     from .kernel import Kernel
     from .spec import KernelFactory
     from .tokens import Tokens
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 Until: TypeAlias = Literal["done", "news"]
 _ASK_STORE_EVERY_S = 0.25
 _PROGRESS_TEXT = 500
+_NOTE_PROGRESS_EVERY_MS = 1_000  # in the store; the newest is in memory, and in the store at the end
 
 
 class Jobs:
@@ -86,11 +89,11 @@ class Jobs:
         self._supervisor = Supervisor(self.kernels.make_for, self._journal, self._limits)
         self._keys = anyio.Lock()
         self._waits_over = anyio.Event()
-        self._tasks = anyio.create_task_group()
+        self._tasks: TaskGroup
         self._open = False
 
     async def __aenter__(self) -> Self:
-        await self._tasks.__aenter__()
+        self._tasks = await anyio.create_task_group().__aenter__()
         self._tasks.start_soon(self._journal.run)
         self._tasks.start_soon(self._feed.run)
         self._open = True
@@ -181,8 +184,8 @@ class Jobs:
     async def _admit(self, record: JobRecord, interpreter: str, environment: dict[str, str]) -> dict[str, Any]:
         self._slots.reserve()
         try:
-            await self._records.created(record)
-            self._require_open()
+            with anyio.CancelScope(shield=True):  # a row without its job would stay queued
+                await self._records.created(record)
         except BaseException:
             self._slots.give_up()
             raise
@@ -190,6 +193,9 @@ class Jobs:
         self._table.add(job)
         self._slots.enter(job)
         self._feed.publish(job, "status")
+        if not self._open:  # it has closed meanwhile
+            await stop_now(job)
+            await self._supervisor.finish(job, ending_before_run(job))
         self._fill_slots()
         return {"exec_id": job.exec_id, "status": job.record.status}
 
@@ -325,7 +331,9 @@ class Jobs:
             return
         text = None if message is None else message[:_PROGRESS_TEXT]
         fields = {"progress_done": done, "progress_total": total, "progress_message": text}
-        self._journal.note(job.record, fields)
+        if now_ms() - job.progress_noted_at >= _NOTE_PROGRESS_EVERY_MS:
+            self._journal.note(job.record, fields)
+            job.progress_noted_at = now_ms()
         job.change(fields, "progress")
 
     def subscribe(self, project_id: str | None = None, *, output: bool = False) -> Subscription:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from anyio.abc import TaskGroup
+
     from .channels import Channels, Message
     from .spec import KernelSpec
 
@@ -61,7 +63,7 @@ class Kernel:
         self._watching = anyio.CancelScope()
         self._watched = anyio.Event()
         self._watched.set()
-        self._tasks = anyio.create_task_group()
+        self._tasks: TaskGroup
         self._connection = _PORTS | {
             "ip": str(spec.folder / "z"),
             "key": secrets.token_hex(16),
@@ -85,7 +87,7 @@ class Kernel:
         self._make_folder()
         try:
             await self._launch()
-            await self._tasks.__aenter__()
+            self._tasks = await anyio.create_task_group().__aenter__()
         except BaseException:
             await self._end_process()
             self._give_back()

@@ -34,7 +34,8 @@ def main() -> None:
     """Become the kernel that the settings in `argv[1]` describe; returns when it is told to stop."""
     _leave_own_folder()
     gc.disable()  # a tenth of the start goes into collections that find nothing
-    settings: dict[str, Any] = importlib.import_module("json").loads(sys.argv[1])
+    settings: dict[str, Any] = importlib.import_module("json").loads(sys.argv.pop())
+    sys.argv[:] = [""]  # as in an interactive interpreter: code that parses its arguments finds none
     die_with(settings["parent"])
     limit_files(settings["file_bytes"])
     write_through()

@@ -12,7 +12,7 @@ class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_queued: int = 1_000
     start_timeout_s: float = 60.0
     file_bytes: int | None = 1 << 30  # RLIMIT_FSIZE: a log or any other file over it ends the job
-    kept_finished: int = 200  # finished jobs answered from memory; older ones come from the store
+    kept_finished: int = 100  # finished jobs answered from memory; older ones come from the store
     interrupt_s: float = 2.0  # after the first SIGINT
     second_interrupt_s: float = 0.5  # after the second
     terminate_s: float = 2.0  # after SIGTERM, before SIGKILL
