@@ -48,6 +48,13 @@ class RecordedJob(msgspec.Struct, frozen=True):
     cell: Cell
 
 
+class ListedJob(msgspec.Struct, frozen=True):
+    """A job in a list: everything of it but its output, and how its code begins."""
+
+    job: Job
+    code_preview: str
+
+
 class JobChanges(TypedDict, total=False):
     """Columns of a job and of its cell; `status`, `started_at`, `ended_at` go to both."""
 
@@ -73,27 +80,6 @@ class JobChanges(TypedDict, total=False):
     wall_s: float
     cpu_s: float
     peak_rss_kb: int
-
-
-class Progress(TypedDict):
-    done: float
-    total: float | None
-    message: str | None
-
-
-class JobSummary(TypedDict):
-    """A row of `exec_list`: everything of a job but its output."""
-
-    exec_id: str
-    label: str | None
-    status: str
-    done: bool
-    started_at: int | None
-    ended_at: int | None
-    stdout_bytes: int
-    stderr_bytes: int
-    progress: Progress | None
-    code_preview: str
 
 
 class Jobs:
@@ -156,14 +142,6 @@ class Jobs:
             self._set("cells", "cell_id", job.cell_id, {k: v for k, v in given.items() if k in _OF_CELL})
         return True
 
-    def recent(self, *, status: str | None, limit: int, cursor: str | None) -> list[RecordedJob]:
-        """As `list`, with their cells."""
-        return [
-            RecordedJob(job, self._cells.get(job.cell_id))
-            for row in self.list(status=status, limit=limit, cursor=cursor)
-            if (job := self.find(row["exec_id"]))
-        ]
-
     def live(self, server_id: str) -> list[Job]:
         """The jobs of a server that have not ended, oldest first."""
         states = ", ".join(f"'{state}'" for state in LIVE)
@@ -187,7 +165,7 @@ class Jobs:
         root_frame_id: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> list[JobSummary]:
+    ) -> list[ListedJob]:
         """The jobs, newest first, of one status or session where given; `cursor` is the last row's exec_id.
 
         Raises `InvalidParams`.
@@ -205,16 +183,15 @@ class Jobs:
             conditions.append("jobs.rowid < ?")
             values.append(self._place(cursor))
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        sql = f"{_SUMMARY} {where} ORDER BY jobs.rowid DESC LIMIT ?"
-        return [_summary(row) for row in self._database.rows(sql, [*values, limit])]
+        rows = self._database.rows(f"{_LISTED} {where} ORDER BY jobs.rowid DESC LIMIT ?", [*values, limit])
+        return [ListedJob(Job(**dict(zip(Job.__struct_fields__, row, strict=False))), row[-1]) for row in rows]
 
 
 _CHANGEABLE = frozenset(JobChanges.__annotations__)
 _OF_JOB = _CHANGEABLE & frozenset(Job.__struct_fields__)
 _OF_CELL = _CHANGEABLE & frozenset(Cell.__struct_fields__)
-_SUMMARY = (
-    "SELECT exec_id, label, jobs.status, jobs.started_at, jobs.ended_at, stdout_bytes, stderr_bytes,"
-    f" progress_done, progress_total, progress_message, substr(code, 1, {_PREVIEW})"
+_LISTED = (
+    f"SELECT {', '.join(f'jobs.{column}' for column in Job.__struct_fields__)}, substr(code, 1, {_PREVIEW})"
     " FROM jobs JOIN cells USING (cell_id)"
 )
 
@@ -234,19 +211,3 @@ def _queued(new: NewJob, cell: Cell) -> Job:
         key=new.key,
         created_at=new.created_at or now_ms(),
     )
-
-
-def _summary(row: tuple[Any, ...]) -> JobSummary:
-    exec_id, label, status, started_at, ended_at, stdout_bytes, stderr_bytes, done, total, message, code = row
-    return {
-        "exec_id": exec_id,
-        "label": label,
-        "status": status,
-        "done": status in FINAL,
-        "started_at": started_at,
-        "ended_at": ended_at,
-        "stdout_bytes": stdout_bytes,
-        "stderr_bytes": stderr_bytes,
-        "progress": None if done is None else {"done": done, "total": total, "message": message},
-        "code_preview": code,
-    }

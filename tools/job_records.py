@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from ..store.errors import Busy
 from ..store.jobs import JobChanges, NewJob
 from .kernel.records import JobRecord
 
@@ -28,7 +29,9 @@ class StoredJobs:
         """Write a queued job and its cell."""
         known = msgspec.structs.asdict(record)
         records = await self._store.project(record.project_id)
-        await self._store.run(records.jobs.add, NewJob(**{name: known[name] for name in _NEW}))
+        _job, created = await self._store.run(records.jobs.add, NewJob(**{name: known[name] for name in _NEW}))
+        if not created:
+            raise Busy("another server launches a job with this key just now", hint="make the same call again")
 
     async def updated(self, project_id: str, exec_id: str, fields: Mapping[str, Any]) -> None:
         """Change columns of a job and its cell."""
@@ -43,8 +46,10 @@ class StoredJobs:
     async def list(self, project_id: str, *, status: str | None, limit: int, cursor: str | None) -> Sequence[JobRecord]:
         """The newest jobs of the project."""
         records = await self._store.project(project_id)
-        found = await self._store.run(records.jobs.recent, status=status, limit=limit, cursor=cursor)
-        return [record for each in found if (record := _record(project_id, each))]
+        found = await self._store.run(records.jobs.list, status=status, limit=limit, cursor=cursor)
+        return [
+            _from_columns(project_id, msgspec.structs.asdict(each.job) | {"code": each.code_preview}) for each in found
+        ]
 
     async def by_key(self, project_id: str, key: str) -> JobRecord | None:
         """The job that was launched with that idempotency key."""
@@ -56,6 +61,9 @@ class StoredJobs:
 def _record(project_id: str, recorded: RecordedJob | None) -> JobRecord | None:
     if recorded is None:
         return None
-    columns = msgspec.structs.asdict(recorded.cell) | msgspec.structs.asdict(recorded.job)
+    return _from_columns(project_id, msgspec.structs.asdict(recorded.cell) | msgspec.structs.asdict(recorded.job))
+
+
+def _from_columns(project_id: str, columns: dict[str, Any]) -> JobRecord:
     known = {name: columns[name] for name in JobRecord.__struct_fields__ if name in columns}
     return JobRecord(project_id=project_id, **known)

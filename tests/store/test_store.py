@@ -118,7 +118,7 @@ def test_only_dead_servers_jobs_are_lost(store: Store, tmp_path: Path) -> None:
         for server_id in (live.server_id, "s-dead"):
             records.jobs.add(NewJob(frame_id=frame_id, code="1", server_id=server_id))
         assert store.mark_dead_servers() == 1
-        assert [row["status"] for row in records.jobs.list()] == ["lost", "queued"]
+        assert [row.job.status for row in records.jobs.list()] == ["lost", "queued"]
         assert [server.server_id for server in servers.list()] == [live.server_id]
         assert store.mark_dead_servers() == 0
     assert store.mark_dead_servers() == 1
@@ -135,6 +135,6 @@ def test_a_spoilt_project_keeps_no_other_from_being_mended(
     (tmp_path / "data/projects/broken/records.db").write_bytes(b"no database at all" * 100)
     with Store(tmp_path / "data") as later:
         later.mark_dead_servers()
-        assert [row["status"] for row in later.project("whole").jobs.list()] == ["lost"]
+        assert [row.job.status for row in later.project("whole").jobs.list()] == ["lost"]
         assert [server.server_id for server in later.control.servers.list()] == ["s-dead"]
     assert "projects/broken/records.db is not a SQLite database" in caplog.text

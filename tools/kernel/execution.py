@@ -36,6 +36,7 @@ class Execution:
 
     def __init__(self) -> None:
         self.request_id = ""
+        self.sent_at = time.time_ns() // 1_000_000  # epoch milliseconds
         self.started = anyio.Event()  # the kernel has begun with it: from here on an interrupt reaches the code
         self.ending = anyio.Event()  # the reply or the idle is there
         self.over = anyio.Event()  # both are

@@ -129,7 +129,10 @@ class Supervisor:
 
 def _final_fields(job: Job, ending: Ending) -> dict[str, Any]:
     usage, execution, ends = job.usage(), job.execution, job.ends or Ends(0, 0)
-    started_at = job.record.started_at or (execution.started_at if execution else None)
+    started_at = job.record.started_at
+    if started_at is None and execution is not None:
+        # A sudden death may take along the message that the code had begun.
+        started_at = execution.started_at or execution.sent_at
     ended_at = max(now_ms(), started_at or 0)
     fields: dict[str, Any] = {
         "status": ending.status,
