@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .errors import HostError, QueryError
+from .errors import Denied, HostError, QueryError
 from .guard_results import Column, TableShape
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ async def table_names(run: Run) -> dict[str, str]:
 
 
 async def columns_of(run: Run, schema: str, name: str) -> list[Column]:
-    """A table's columns without the hidden ones; none for a view of a table that is gone. Raises `TimedOut`."""
+    """A table's columns without the hidden ones; none for a view that cannot be read. Raises `TimedOut`."""
     try:
         return [Column(name=row[0], type=row[1], pk=row[2]) for row in await run(_COLUMNS_OF, [name, schema])]
-    except QueryError:
-        return []  # or a module this SQLite lacks
+    except (QueryError, Denied):
+        return []  # of a table that is gone, with a function not on the list, of a module this SQLite lacks
 
 
 async def read_schema(run: Run) -> dict[str, TableShape]:

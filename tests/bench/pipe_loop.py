@@ -78,6 +78,10 @@ class Peer:
         self.ask("ping", {})
         self.first_reply = time.perf_counter() - started
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def ask(self, method: str, params: Any) -> Any:
         """One request and its reply."""
         self._in.write(self.request(method, params))

@@ -40,6 +40,8 @@ async def test_keys_name_what_they_reference_and_large_tables_are_estimated(tmp_
             create table tag(name text primary key, made as (name || '!')) without rowid;
             create table hidden(rowid text, oid text, _rowid_ text);
             create view broken as select * from nowhere;
+            create view denied as select randomblob(9) as noise;
+            create virtual table pages using dbstat;
             with recursive c(x) as (select 1 union all select x + 1 from c where x < 5000)
             insert into artist select x, 'name' from c;
             insert into tag select artist_id from artist;
@@ -50,7 +52,8 @@ async def test_keys_name_what_they_reference_and_large_tables_are_estimated(tmp_
         assert schema["album"].columns[1] == Column("artist", "INTEGER", 0, "artist.artist_id")
         assert schema["track"].columns == [Column("album", "INTEGER", 1, "album.id"), Column("n", "INTEGER", 2)]
         assert [column.name for column in schema["tag"].columns] == ["name", "made"]
-        assert schema["broken"].columns == []
+        assert schema["broken"].columns == schema["pages"].columns == []
+        assert [column.name for column in schema["denied"].columns] == ["noise"]
         assert schema["artist"].rows_estimate == 5000
         assert schema["tag"].rows_estimate is None
         assert schema["hidden"].rows_estimate is None

@@ -85,7 +85,21 @@ def test_brackets_inside_strings_cut_nothing() -> None:
     assert frames(line + b"\n" + header(line)) == [line, line]
 
 
-@pytest.mark.parametrize("rubbish", [b"hello", b"\x00\xff", b'"text"', b"12", b"{", b"}{", b"GET / HTTP/1.1"])
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        b"Content-Length",
+        b"content-",
+        b"Content-Length 5",
+        b"hello",
+        b"\x00\xff",
+        b'"text"',
+        b"12",
+        b"{",
+        b"}{",
+        b"GET / HTTP/1.1",
+    ],
+)
 def test_rubbish_is_one_frame_and_the_next_line_is_served(rubbish: bytes) -> None:
     items = frames(rubbish + b'\r\n{"a":1}\n')
     assert items[-1] == b'{"a":1}'
@@ -253,7 +267,18 @@ pieces = st.one_of(
     json_texts.map(header),
     json_texts,
     st.sampled_from([b"Content-Length: ", b"content-type: x\r\n", b"\r\n", b"\n", b"\xef\xbb\xbf", b"4", b"30"]),
-    st.sampled_from([b"}{", b"c", b'"id":5}', b"Content-Length: 400\r\n\r\n", b"C" * 100, b" " * 70]),
+    st.sampled_from(
+        [
+            b"Content-length\n",
+            b"Content-Other: 1\n",
+            b"}{",
+            b"c",
+            b'"id":5}',
+            b"Content-Length: 400\r\n\r\n",
+            b"C" * 100,
+            b" " * 70,
+        ]
+    ),
     st.just(b'{"id":6,"x":"' + b"y" * 90 + b'"}\n'),
     st.binary(max_size=12),
 )
