@@ -90,6 +90,8 @@ class _Server:
             async for chunk in self._reader:
                 items = deframer.feed(chunk)
                 self._writer.style = deframer.style or "lines"
+                if self._recorder:
+                    self._recorder.style = self._writer.style
                 for item in items:
                     receive(item)
                 if self._writer.backlog > MAX_UNSENT:

@@ -19,6 +19,7 @@ from cellhost.store.errors import HostError
 from cellhost.store.guard import GuardedReader
 
 MARK = "s3cr3t-mark"
+LONG = "with recursive c(x) as (select 1 union all select x + 1 from c where x < 300000) select max(x) from c"
 
 
 @pytest.fixture
@@ -81,9 +82,11 @@ async def test_no_descriptor_and_no_memory_map_of_a_worker_names_another_file(da
     own = data_folder / "projects" / "one" / "records.db"
     with (data_folder / "control.db").open("rb") as held:
         os.set_inheritable(held.fileno(), True)
-        async with GuardedReader(own) as reader:
-            for _ in range(3):
-                await answers(reader, [*attacks(data_folder), "select count(*), max(value) from settings"])
+        async with GuardedReader(own, timeout_s=20) as reader:
+            await answers(reader, [*attacks(data_folder), "select count(*), max(value) from settings"])
+            async with anyio.create_task_group() as group:  # both workers are at work, not one still starting
+                for _ in range(2):
+                    group.start_soon(reader.query, LONG)
             assert len(reader.pids) == 2
             for pid in reader.pids:
                 descriptors = await anyio.to_thread.run_sync(opened_by, pid)

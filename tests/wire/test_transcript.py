@@ -205,7 +205,8 @@ def test_a_hole_without_a_value_cannot_be_sent_and_a_folder_always_can() -> None
 
 
 ids = st.sampled_from([JOB, OTHER_JOB, "v-3f0c51b2a9de", "f-0123456789ab", "perm-0123456789ab"])
-leaves = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | ids | ids.map(lambda id_: f"the {id_}.")
+texts = st.text(st.characters(exclude_characters="<"), max_size=8)  # what looks like a hole is taken for one
+leaves = st.none() | st.booleans() | st.integers() | texts | ids | ids.map(lambda id_: f"the {id_}.")
 members = st.sampled_from(["exec_id", "created_at", "text", "next", "cursor", "rows", "columns", "version", "x"])
 messages = st.recursive(
     leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(members, inner, max_size=4), max_leaves=12

@@ -17,6 +17,7 @@ import os
 import secrets
 import shutil
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,13 @@ _PORTS = {"shell_port": 1, "iopub_port": 2, "stdin_port": 3, "control_port": 4, 
 
 
 class Kernel:
-    """A kernel from its process's start to its end; one cell at a time."""
+    """A kernel from its process's start to its end; one cell at a time.
+
+    A subclass with another `provisioner_class` runs it elsewhere: the process is started, signalled and ended only
+    through its provisioner.
+    """
+
+    provisioner_class = LocalProvisioner
 
     def __init__(self, spec: KernelSpec) -> None:
         self.spec = spec
@@ -60,7 +67,7 @@ class Kernel:
         self._info_replied = anyio.Event()
         self._heard = False
         self._usage_at_start: Usage | None = None
-        self._watching = anyio.CancelScope()
+        self._watching: anyio.CancelScope | None = None
         self._watched = anyio.Event()
         self._watched.set()
         self._tasks: TaskGroup
@@ -71,7 +78,7 @@ class Kernel:
             "signature_scheme": "hmac-sha256",
             "kernel_name": "",
         }
-        self._provisioner = LocalProvisioner(self._connection)
+        self._provisioner = self.provisioner_class(self._connection)
 
     @property
     def pid(self) -> int | None:
@@ -84,13 +91,15 @@ class Kernel:
         return self._provisioner.exit
 
     async def __aenter__(self) -> Self:
-        self._make_folder()
         try:
+            self._make_folder()
             await self._launch()
             self._tasks = await anyio.create_task_group().__aenter__()
-        except BaseException:
+        except BaseException as error:
             await self._end_process()
             self._give_back()
+            if isinstance(error, OSError):
+                raise _cannot_start(error) from error
             raise
         try:
             self._tasks.start_soon(self._watch)
@@ -114,7 +123,8 @@ class Kernel:
         """End the group and wait until the process is gone, whatever else is being cancelled."""
         with anyio.CancelScope(shield=True):
             await self._provisioner.kill()
-            self._watching.cancel()  # one task at a time may wait for the process, and that one may be cancelled
+            if self._watching is not None:  # one task at a time may wait, and that one may be cancelled
+                self._watching.cancel()
             await self._watched.wait()
             with anyio.move_on_after(_GONE_WITHIN_S):
                 await self._provisioner.wait()
@@ -137,25 +147,18 @@ class Kernel:
 
     async def _launch(self) -> None:
         spec = self.spec
-        logs = [_open_log(spec.stdout), _open_log(spec.stderr), _open_log(spec.folder / "startup.log")]
-        try:
-            command = [spec.interpreter, str(LAUNCHER), json.dumps(self._settings(logs[0], logs[1]))]
+        with ExitStack() as opened:
+            stdout, stderr, startup = (
+                _open_log(path, opened) for path in (spec.stdout, spec.stderr, spec.folder / "startup.log")
+            )
             await self._provisioner.launch_kernel(
-                command,
+                [spec.interpreter, str(LAUNCHER), json.dumps(self._settings(stdout, stderr))],
                 env=spec.environment | self._door_variables(),
                 cwd=spec.folder,
-                pass_fds=logs[:2],
-                stdout=logs[2],
-                stderr=logs[2],
+                pass_fds=(stdout, stderr),
+                stdout=startup,
+                stderr=startup,
             )
-        except OSError as error:
-            raise StorageError(
-                f"the kernel's interpreter cannot be started: {error.strerror}",
-                hint="kernel_info names it; check that it is executable",
-            ) from error
-        finally:
-            for descriptor in logs:
-                os.close(descriptor)
 
     def _settings(self, stdout: int, stderr: int) -> dict[str, Any]:
         return {
@@ -211,7 +214,7 @@ class Kernel:
     async def _watch(self) -> None:
         self._watched = anyio.Event()  # not before: a task may be cancelled before its first step
         try:
-            with self._watching:
+            with anyio.CancelScope() as self._watching:
                 await self._provisioner.wait()
                 self.startup_text = _tail(self.spec.folder / "startup.log")
                 self.dead.set()
@@ -268,8 +271,17 @@ async def _channels_module() -> Any:
     return module
 
 
-def _open_log(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+def _cannot_start(error: OSError) -> StorageError:
+    return StorageError(
+        f"the kernel cannot be started: {error.strerror}",
+        hint="check that the interpreter kernel_info names is executable, and the disk of the data and run folders",
+    )
+
+
+def _open_log(path: Path, opened: ExitStack) -> int:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    opened.callback(os.close, descriptor)
+    return descriptor
 
 
 def _tail(path: Path) -> str:

@@ -14,24 +14,18 @@ import importlib
 import sys
 from typing import Any
 
-SETTINGS_NAMES = (
-    "connection",  # path of the kernel's connection file
-    "parent",  # process id whose death ends us
-    "profile",  # folder for IPython's own files, private to the server
-    "sdk",  # path of sdk.py
-    "workspace",  # working folder, last on sys.path
-    "stdout",  # descriptor of the job's log, open for appending
-    "stderr",  # likewise
-    "file_bytes",  # RLIMIT_FSIZE or null
-    "memory_bytes",  # how much data the code may add to what the kernel uses, or null
-)
 # IPython colours its children's output and its own; a log is read by programs.
 _RESTORED_VARIABLES = ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "IPYTHONDIR", "TERM")
 _SIGKILL_ON_PARENT_DEATH = (1, 9)  # PR_SET_PDEATHSIG, SIGKILL (prctl(2))
 
 
 def main() -> None:
-    """Become the kernel that the settings in `argv[1]` describe; returns when it is told to stop."""
+    """Become the kernel that the settings in `argv[1]` describe; returns when it is told to stop.
+
+    `connection`: path of the connection file. `parent`: process whose death ends us. `profile`: folder for IPython's
+    own files. `sdk`: path of sdk.py. `workspace`: working folder. `stdout`, `stderr`: descriptors of the job's logs.
+    `file_bytes`: RLIMIT_FSIZE or null. `memory_bytes`: data the code may add to what the kernel uses, or null.
+    """
     _leave_own_folder()
     gc.disable()  # a tenth of the start goes into collections that find nothing
     settings: dict[str, Any] = importlib.import_module("json").loads(sys.argv.pop())
