@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 import msgspec
 
-from ..store.errors import HostError
+from ..store.errors import HostError, InternalError
 from . import jsonrpc, strictjson
 from .batch import Batch
 from .dialect import CANCELLED, MCP, PLAIN, Dialect, Handler
@@ -163,8 +163,8 @@ class Connection:
             if not incoming.cancelled:
                 with anyio.CancelScope() as incoming.scope:
                     response = await self._answer(incoming)
-            if incoming.cancelled and response is None and incoming.dialect.answers_cancelled:
-                response = _response(incoming.id, error={"code": CANCELLED, "message": "the request was cancelled"})
+            if incoming.cancelled:
+                response = _cancelled(incoming, response)
         finally:
             if incoming.id is not None:
                 self.in_flight.pop(incoming.id, None)
@@ -212,6 +212,13 @@ def _object(params: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", params) if isinstance(params, dict) else {}
 
 
+def _cancelled(incoming: Incoming, response: Response | None) -> Response | None:
+    """What a cancelled call is answered: its result if it got that far, or nothing at all, as the dialect has it."""
+    if not incoming.dialect.answers_cancelled:
+        return None
+    return response or _response(incoming.id, error={"code": CANCELLED, "message": "the request was cancelled"})
+
+
 def _problem(request: dict[str, Any]) -> str | None:
     """What keeps an object from being a request, or None."""
     if request.get("jsonrpc") != "2.0":
@@ -254,10 +261,10 @@ async def answer(work: Awaitable[Any]) -> jsonrpc.Result:
         return jsonrpc.failed(fault.code, fault.message, fault.as_data())
 
 
-def internal_error(error: BaseException) -> HostError:
+def internal_error(error: BaseException) -> InternalError:
     """What a caller learns of a fault of ours: an id to look for in the log."""
     reference = secrets.token_hex(6)
     logger.error("internal error %s", reference, exc_info=error)
-    return HostError(
+    return InternalError(
         f"Internal error {reference}", hint="the server's log has more under this id", data={"id": reference}
     )

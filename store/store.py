@@ -68,6 +68,10 @@ class Store:
                 self._projects[project_id] = self._records(check_project_id(project_id))
             return self._projects[project_id]
 
+    def project_folder(self, project_id: str) -> Path:
+        """Where a project's files are; known without waiting for the lock."""
+        return self.data_dir / "projects" / project_id
+
     def has_project(self, project_id: str) -> bool:
         """Whether the project has records; asking begins none."""
         return self.control.projects.exists(project_id)
@@ -142,7 +146,7 @@ class Store:
 
     def _records(self, project_id: str) -> Records:
         return Records(
-            self.data_dir / "projects" / project_id,
+            self.project_folder(project_id),
             project_id,
             lock=self._lock,
             busy_timeout_s=self._busy_timeout_s,
@@ -153,7 +157,7 @@ class Store:
     def _mark_lost_in(self, project_id: str, server_id: str) -> int:
         if project_id in self._projects:
             return self._projects[project_id].mark_lost(server_id)
-        if not (self.data_dir / "projects" / project_id / "records.db").exists():
+        if not (self.project_folder(project_id) / "records.db").exists():
             return 0
         # Opened for this alone: a server holds no file of a project nobody asked for.
         with contextlib.closing(self._records(project_id)) as records:

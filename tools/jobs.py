@@ -53,11 +53,11 @@ class Background:
         if self._engine is not None:
             return self._engine
         async with self._opening:
+            if self._run_folder is None:
+                self._run_folder = await self._host.keeper.enter(_run_folder())
             if self._engine is None:
-                folder = await self._host.keeper.enter(_run_folder())
-                self._run_folder = folder
                 await self._host.store.run(self._sweep)
-                self._engine = await self._host.keeper.enter(self._make_engine(folder))
+                self._engine = await self._host.keeper.enter(self._make_engine(self._run_folder))
         return self._engine
 
     def _make_engine(self, folder: runfolder.RunFolder) -> Jobs:
@@ -142,7 +142,7 @@ class Background:
             self._engine.kill_all()
 
     def _log_folder(self, project_id: str) -> Path:
-        return self._host.store.store.project(project_id).folder / "jobs"
+        return self._host.store.store.project_folder(project_id) / "jobs"
 
     async def _prepare(self, caller: Caller) -> None:
         """What must be there before a job: its frame, this server's registration, the workspace, the door."""
@@ -151,12 +151,14 @@ class Background:
         if self._ready:
             return
         async with self._opening:
-            folder = self.run_folder()
-            servers = self._host.store.store.control.servers
-            await self._host.store.run(servers.register, folder.server_id, os.getpid(), str(folder.path))
+            if self._ready:
+                return
             self._host.workspace.make()
             if self._host.open_door is not None:
                 self._door = await self._host.open_door()
+            folder = self.run_folder()
+            servers = self._host.store.store.control.servers
+            await self._host.store.run(servers.register, folder.server_id, os.getpid(), str(folder.path))
             self._ready = True
 
     def _sweep(self) -> None:

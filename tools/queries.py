@@ -41,7 +41,7 @@ class Queries:
         if database is None:
             return query_schema()
         async with self._reader(caller, database) as reader:
-            return await reader.schema()
+            return msgspec.to_builtins(await reader.schema())
 
     async def run(self, params: QueryParams, call: Call) -> Any:
         """Run one statement and answer in the form asked for; over a door with a budget always as a cut table."""

@@ -91,6 +91,7 @@ class Jobs:
         self._waits_over = anyio.Event()
         self._tasks: TaskGroup
         self._open = False
+        self._last_moment = 0
 
     async def __aenter__(self) -> Self:
         self._tasks = await anyio.create_task_group().__aenter__()
@@ -164,7 +165,7 @@ class Jobs:
             frame_id=owner.frame_id,
             code=code,
             status="queued",
-            created_at=now_ms(),
+            created_at=self._next_moment(),
             origin=origin,
             label=label,
             kernel=interpreter.executable,
@@ -180,6 +181,11 @@ class Jobs:
             if known is not None:
                 return {"exec_id": known.exec_id, "status": known.status}
             return await self._admit(record, interpreter.executable, environment)
+
+    def _next_moment(self) -> int:
+        """Now, but later than the last time it was asked: the order of launches must show in it."""
+        self._last_moment = max(now_ms(), self._last_moment + 1)
+        return self._last_moment
 
     async def _admit(self, record: JobRecord, interpreter: str, environment: dict[str, str]) -> dict[str, Any]:
         self._slots.reserve()
