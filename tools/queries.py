@@ -41,7 +41,8 @@ class Queries:
         if database is None:
             return query_schema()
         async with self._reader(caller, database) as reader:
-            return msgspec.to_builtins(await reader.schema())
+            tables: dict[str, Any] = msgspec.to_builtins(await reader.schema())
+            return tables
 
     async def run(self, params: QueryParams, call: Call) -> Any:
         """Run one statement and answer in the form asked for; over a door with a budget always as a cut table."""
