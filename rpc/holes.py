@@ -75,13 +75,14 @@ def fits(hole: str, value: Any) -> bool:
 def walk(value: Any, leaf: Callable[[Any, str], Any], name: str = "") -> Any:
     """A JSON value with each leaf replaced by `leaf(value, name of its member)`.
 
-    The cells of a table (`columns` beside `rows`) have their column's name. A text that is JSON is walked as JSON.
+    Names of members that are ids are leaves too. The cells of a table (`columns` beside `rows`) have their column's
+    name. A text that is JSON is walked as JSON.
     """
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         if name in _KIND_OF:
             return leaf(members, name)
-        walked = {key: walk(member, leaf, key) for key, member in members.items()}
+        walked = {_name(key, leaf): walk(member, leaf, key) for key, member in members.items()}
         columns, rows = members.get("columns"), members.get("rows")
         if isinstance(columns, list) and isinstance(rows, list):
             names = [str(column) for column in cast("list[Any]", columns)]
@@ -92,6 +93,11 @@ def walk(value: Any, leaf: Callable[[Any, str], Any], name: str = "") -> Any:
         return leaf(items, name) if name in _KIND_OF else [walk(item, leaf, name) for item in items]
     inner = inner_json(value)
     return leaf(value, name) if inner is None else compact(walk(inner, leaf))
+
+
+def _name(key: str, leaf: Callable[[Any, str], Any]) -> str:
+    """A member's name, which may be an id itself, as in a graph's `info`."""
+    return str(leaf(key, "")) if _ID.fullmatch(key) or HOLE.fullmatch(key) else key
 
 
 def _walk_row(row: Any, names: list[str], leaf: Callable[[Any, str], Any]) -> Any:

@@ -88,6 +88,7 @@ class Bindings:
             yield Mismatch(path, expected, actual)
 
     def _differ_members(self, expected: dict[str, Any], actual: dict[str, Any], path: str) -> Iterator[Mismatch]:
+        expected = {str(self._values.get(name, name)): value for name, value in expected.items()}
         for name in [*expected, *(name for name in actual if name not in expected)]:
             where = f"{path}.{name}"
             if name not in actual or name not in expected:

@@ -15,6 +15,7 @@ import anyio
 import msgspec
 
 from ..store.errors import HostError
+from .normalise import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +77,7 @@ class Entry:
             door=self.call.door,
             root_frame_id=identity.root_frame_id if identity else None,
             exec_id=identity.exec_id if identity else None,
-            method=self.method,
+            method=shown(self.method),
             side_effect_class=self.side_effect_class,
             resource_keys=msgspec.json.encode(self.keys).decode(),
             args_preview=preview(self.arguments),

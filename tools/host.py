@@ -263,8 +263,11 @@ class Host:
         tool = REGISTRY.get(name) or REGISTRY.get_by_host_method(name)
         if tool is None:
             raise InvalidParams("no such tool", [Issue("$.tool", _nearest(name, REGISTRY.tools))])
-        given = normalise(arguments, tool.signature)
-        validate(given, tool.signature)
+        try:
+            given = normalise(arguments, tool.signature)
+            validate(given, tool.signature)
+        except InvalidParams as error:
+            raise _inside("$.arguments", error) from None
         if not tool.requires_approval:
             return Verdict("allow")
         return await self.gate.check(_subject(tool, self._canonical(tool, given.named), caller))
@@ -300,8 +303,14 @@ def _subject(tool: Tool[Any, Any], named: dict[str, Any], caller: Caller) -> Sub
     )
 
 
+def _inside(path: str, error: InvalidParams) -> InvalidParams:
+    """The same problems, of arguments that stand at `path` in another call's."""
+    issues = [Issue(path + issue.path.removeprefix("$"), issue.message) for issue in error.issues]
+    return InvalidParams(error.message, issues, hint=error.hint)
+
+
 def _nearest(name: str, known: Iterable[str]) -> str:
-    nearest = difflib.get_close_matches(name, known, n=1)
+    nearest = difflib.get_close_matches(name[:MAX_SHOWN_NAME], known, n=1)
     return f"did you mean {nearest[0]}?" if nearest else "tools/list or rpc.discover lists what there is"
 
 

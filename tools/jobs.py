@@ -201,7 +201,7 @@ class Executor:
             return await _settled(self.target.wait(exec_id, timeout_s=timeout_s, **given))
         given.pop("until", None)
         with anyio.move_on_after(timeout_s):
-            while not (await self.peek(exec_id, **given)).get("done"):
+            while not (await self.peek(exec_id, **given)).get("done"):  # noqa: ASYNC110 (nothing of a foreign executor can be awaited)
                 await anyio.sleep(POLL_S)
         return await self.peek(exec_id, **given)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from cellhost.rpc.replay import replay
 from cellhost.rpc.rerecord import rerecord
 from cellhost.tools.registry import REGISTRY

@@ -67,6 +67,16 @@ def test_a_frame_that_is_not_json_keeps_its_bytes() -> None:
     assert transcripts.to_frame({"id": 1}) == b'{"id":1}'
 
 
+def test_ids_that_name_members_become_holes_and_match_again() -> None:
+    names = Names()
+    named = names.name({"result": {"nodes": [JOB], "info": {JOB: {"depth": 0}}}}, "<-")
+    assert named == {"result": {"nodes": ["<exec_id:1>"], "info": {"<exec_id:1>": {"depth": 0}}}}
+    again = {"result": {"nodes": [OTHER_JOB], "info": {OTHER_JOB: {"depth": 0}}}}
+    assert Bindings().match(named, again) is None
+    different = {"result": {"nodes": [OTHER_JOB], "info": {JOB: {"depth": 0}}}}
+    assert Bindings().match(named, different) is not None
+
+
 def test_ids_become_numbered_holes_also_inside_texts() -> None:
     names = Names()
     first = names.name({"id": 1, "result": {"exec_id": JOB, "message": f"{JOB} and {OTHER_JOB}."}}, "<-")
