@@ -55,7 +55,8 @@ class Peer:
         while True:
             message = await self.receive()
             if message.get("id") == id_:
-                return message
+                response: dict[str, Any] = message
+                return response
 
     async def result(self, method: str, params: Any = None) -> Any:
         """The result of a call that succeeds."""
