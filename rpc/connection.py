@@ -5,20 +5,20 @@ Knows no descriptor: it is fed frames and given a `send`. The wire and the kerne
 
 from __future__ import annotations
 
-import logging
-import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import msgspec
 
-from ..store.errors import HostError, InternalError
 from . import jsonrpc, strictjson
 from .batch import Batch
-from .dialect import CANCELLED, MCP, PLAIN, Dialect, Handler
+from .dialect import EDITOR, MCP, PLAIN, STATELESS, STATELESS_VERSION_KEY, Dialect, Handler
 from .framing import BadHeader, Oversized
 from .incoming import Incoming
+from .outgoing import Outgoing
+from .peer import Peer
+from .responses import cancelled, error_response, internal_error, invalid_request, response
 from .workers import Workers
 
 if TYPE_CHECKING:
@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 
     from .framing import Item
     from .incoming import Id
-
-logger = logging.getLogger(__name__)
-
-INVALID_REQUEST = -32600
-
-Response = dict[str, Any]
+    from .responses import Response
 
 
 class Methods(msgspec.Struct, frozen=True):
@@ -41,23 +36,26 @@ class Methods(msgspec.Struct, frozen=True):
     """
 
     plain: Mapping[str, Handler]
-    mcp: Mapping[str, Handler]
-    urgent: frozenset[str]
+    mcp: Mapping[str, Handler] = {}
+    mcp_stateless: Mapping[str, Handler] = {}
+    editor: Mapping[str, Handler] = {}
+    urgent: frozenset[str] = frozenset()
 
     def table(self, dialect: Dialect) -> Mapping[str, Handler]:
         """The handlers of a dialect."""
-        return self.mcp if dialect.door == "mcp" else self.plain
+        return cast("Mapping[str, Handler]", getattr(self, dialect.name))
 
 
 class Connection:
-    """State of one peer: its calls in flight and what it has told about itself; workers live in `tasks`."""
+    """State of one peer: its calls in flight, ours to it, what it has told; workers live in `tasks`."""
 
-    def __init__(self, methods: Methods, send: Callable[[bytes], None], tasks: TaskGroup) -> None:
+    def __init__(self, send: Callable[[bytes], None], tasks: TaskGroup) -> None:
+        self.methods = Methods(plain={})
+        self.peer = Peer()
+        self.outgoing = Outgoing(send)
         self.workers = Workers(tasks, self._serve)
         self.in_flight: dict[Id, Incoming] = {}
         self.unanswered = 0
-        self.mcp_version: str | None = None
-        self._methods = methods
         self._send = send
         self._quiet = anyio.Event()
 
@@ -72,17 +70,12 @@ class Connection:
         try:
             message = strictjson.decode(item)
         except strictjson.ParseFault as fault:
-            self._respond(error_response(None, fault, self.dialect))
+            self._respond(error_response(None, fault, self.peer.dialect))
             return
         if isinstance(message, list):
             self._batch(cast("list[Any]", message))
         else:
             self._one(message, self._respond)
-
-    @property
-    def dialect(self) -> Dialect:
-        """How errors are written to a peer whose message could not be read."""
-        return PLAIN if self.mcp_version is None else MCP
 
     async def answered(self) -> None:
         """Return when every request that came in has its answer."""
@@ -106,45 +99,56 @@ class Connection:
 
     def _one(self, message: Any, reply: Callable[[Any], None]) -> None:
         if not isinstance(message, dict):
-            reply(self._invalid("a request is an object"))
+            reply(invalid_request("a request is an object", None, self.peer.dialect))
             return
         request = cast("dict[str, Any]", message)
         if "method" not in request and ("result" in request or "error" in request):
-            reply(None)  # an answer to nothing we asked
+            self.outgoing.answered(request)
+            reply(None)
             return
         problem = _problem(request)
         if problem:
             id_ = request.get("id")
             known = isinstance(id_, int | str) and not isinstance(id_, bool)
-            reply(self._invalid(problem, cast("Id", id_) if known else None))
+            reply(invalid_request(problem, cast("Id", id_) if known else None, self.peer.dialect))
             return
         id_ = cast("Id | None", request.get("id"))
         if id_ is not None and id_ in self.in_flight:
-            reply(self._invalid("a request of this id is in flight", None, {"id": id_}))
+            reply(invalid_request("a request of this id is in flight", None, self.peer.dialect, {"id": id_}))
             return
         self._accept(request, id_, reply)
 
     def _accept(self, request: dict[str, Any], id_: Id | None, reply: Callable[[Any], None]) -> None:
         method: str = request["method"]
         params = request.get("params")
-        dialect = self._dialect_of(method)
-        incoming = Incoming(self, dialect, method, params, id_, reply)
+        incoming = Incoming(self, self._dialect_of(method, params), method, params, id_, reply)
         if id_ is None and self._notified(incoming):
             reply(None)
             return
         if id_ is not None:
             self.in_flight[id_] = incoming
         self.unanswered += 1
-        self.workers.put(
-            incoming, urgent=method in self._methods.urgent or _urgent_tool(incoming, self._methods.urgent)
-        )
+        self.workers.put(incoming, urgent=self._is_urgent(method, params))
 
-    def _dialect_of(self, method: str) -> Dialect:
+    def _dialect_of(self, method: str, params: Any) -> Dialect:
+        if isinstance(params, dict):
+            given = cast("dict[str, Any]", params)
+            if STATELESS_VERSION_KEY in _object(given.get("_meta")):
+                return STATELESS
+            if method == "initialize" and self.methods.editor:
+                return MCP if "protocolVersion" in given else EDITOR
         if method == "ping":
-            return self.dialect
-        if method == "initialize":
+            return MCP if self.peer.mcp_version is not None else self._own_dialect()
+        if method in self.methods.mcp:
             return MCP
-        return MCP if method in self._methods.mcp else PLAIN
+        return STATELESS if method in self.methods.mcp_stateless else self._own_dialect()
+
+    def _own_dialect(self) -> Dialect:
+        return EDITOR if self.peer.editor else PLAIN
+
+    def _is_urgent(self, method: str, params: Any) -> bool:
+        urgent = self.methods.urgent
+        return method in urgent or (method == "tools/call" and str(_object(params).get("name")) in urgent)
 
     def _notified(self, incoming: Incoming) -> bool:
         """Act on a notification that needs no worker; False for a call whose caller wants no answer."""
@@ -153,70 +157,52 @@ class Connection:
             self.cancel(params.get("id"))
         elif incoming.method == "notifications/cancelled":
             self.cancel(params.get("requestId"))
+        elif incoming.method == "initialized" and self.peer.editor:
+            pass
         elif not incoming.method.startswith(("$/", "notifications/")):
             return False
         return True
 
     async def _serve(self, incoming: Incoming) -> None:
-        response: Response | None = None
+        answer: Response | None = None
         try:
             if not incoming.cancelled:
                 with anyio.CancelScope() as incoming.scope:
-                    response = await self._answer(incoming)
+                    answer = await self._answer(incoming)
             if incoming.cancelled:
-                response = _cancelled(incoming, response)
+                answer = cancelled(incoming, answer)
         finally:
             if incoming.id is not None:
                 self.in_flight.pop(incoming.id, None)
             self.unanswered -= 1
-            incoming.reply(response if incoming.id is not None else None)
+            incoming.reply(answer if incoming.id is not None else None)
             if not self.unanswered:
                 self._quiet.set()
 
     async def _answer(self, incoming: Incoming) -> Response:
-        table = self._methods.table(incoming.dialect)
+        table = self.methods.table(incoming.dialect)
         outcome = await jsonrpc.dispatch(table, incoming, incoming.method, incoming.params, incoming.id)
         if isinstance(outcome, jsonrpc.ErrorObject):
-            return _response(incoming.id, error=outcome)
-        return _response(incoming.id, result=outcome)
-
-    def _invalid(self, reason: str, id_: Id | None = None, data: dict[str, Any] | None = None) -> Response:
-        error = {
-            "code": INVALID_REQUEST,
-            "message": f"Invalid request: {reason}",
-            "data": {"kind": "request", "retryable": False} | (data or {}),
-        }
-        return _response(id_, error=error, null_id=self.dialect.null_id)
+            return response(incoming.id, error=outcome)
+        return response(incoming.id, result=outcome)
 
     def _refuse(self, reason: str, id_: Id | None) -> None:
-        self._respond(self._invalid(reason, id_))
+        self._respond(invalid_request(reason, id_, self.peer.dialect))
 
-    def _respond(self, response: Response | list[Response] | None) -> None:
-        if response is None:
+    def _respond(self, answer: Response | list[Response] | None) -> None:
+        if answer is None:
             return
         try:
-            self._send(strictjson.encode(response))
+            self._send(strictjson.encode(answer))
         except strictjson.EncodeFault as fault:
-            responses = response if isinstance(response, list) else [response]
-            failed = [error_response(one.get("id"), internal_error(fault), self.dialect) for one in responses]
-            self._send(strictjson.encode(failed if isinstance(response, list) else failed[0]))
+            answers = answer if isinstance(answer, list) else [answer]
+            failed = [error_response(one.get("id"), internal_error(fault), self.peer.dialect) for one in answers]
+            self._send(strictjson.encode(failed if isinstance(answer, list) else failed[0]))
 
 
-def _urgent_tool(incoming: Incoming, urgent: frozenset[str]) -> bool:
-    """An MCP call of a tool that is served ahead."""
-    return incoming.method == "tools/call" and str(_object(incoming.params).get("name")) in urgent
-
-
-def _object(params: Any) -> dict[str, Any]:
+def _object(value: Any) -> dict[str, Any]:
     """Params as named arguments; empty if they are not."""
-    return cast("dict[str, Any]", params) if isinstance(params, dict) else {}
-
-
-def _cancelled(incoming: Incoming, response: Response | None) -> Response | None:
-    """What a cancelled call is answered: its result if it got that far, or nothing at all, as the dialect has it."""
-    if not incoming.dialect.answers_cancelled:
-        return None
-    return response or _response(incoming.id, error={"code": CANCELLED, "message": "the request was cancelled"})
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _problem(request: dict[str, Any]) -> str | None:
@@ -230,41 +216,3 @@ def _problem(request: dict[str, Any]) -> str | None:
     if not isinstance(request.get("params"), dict | list | None):
         return '"params" must be an object or an array'
     return None
-
-
-def _response(id_: Id | None, *, null_id: bool = True, **content: Any) -> Response:
-    """A response object; without a known id it carries null or, for peers that want that, no id."""
-    response: Response = {"jsonrpc": "2.0"}
-    if id_ is not None or null_id:
-        response["id"] = id_
-    return response | content
-
-
-def error_response(id_: Id | None, error: HostError, dialect: Dialect) -> Response:
-    """The response that carries one of our errors."""
-    return _response(id_, null_id=dialect.null_id, error=error_object(error))
-
-
-def error_object(error: HostError) -> dict[str, Any]:
-    """An error as it stands on the wire."""
-    return {"code": error.code, "message": error.message, "data": error.as_data()}
-
-
-async def answer(work: Awaitable[Any]) -> jsonrpc.Result:
-    """Await a handler's work and turn however it ends into a result. The one boundary: nothing gets past it."""
-    try:
-        return jsonrpc.succeeded(await work)
-    except HostError as error:
-        return jsonrpc.failed(error.code, error.message, error.as_data())
-    except Exception as error:  # noqa: BLE001 (a fault of ours must not end the connection)
-        fault = internal_error(error)
-        return jsonrpc.failed(fault.code, fault.message, fault.as_data())
-
-
-def internal_error(error: BaseException) -> InternalError:
-    """What a caller learns of a fault of ours: an id to look for in the log."""
-    reference = secrets.token_hex(6)
-    logger.error("internal error %s", reference, exc_info=error)
-    return InternalError(
-        f"Internal error {reference}", hint="the server's log has more under this id", data={"id": reference}
-    )

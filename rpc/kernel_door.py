@@ -17,9 +17,10 @@ from anyio.abc import SocketAttribute
 
 from ..store.errors import Busy, Closed, Denied, PermissionNeeded
 from ..tools.call import Call, Caller
-from .connection import Connection, Methods, answer, error_response
+from .connection import Connection, Methods
 from .dialect import PLAIN
 from .framing import Deframer, encode
+from .responses import answer, error_response
 from .signature import takes_anything
 from .strictjson import ParseFault, decode
 from .strictjson import encode as encode_json
@@ -113,7 +114,8 @@ class KernelDoor:
                         if token is None:
                             await outbox.flush()
                             return
-                        connection = Connection(_methods(self._host, token, self._calls), outbox.put, tasks)
+                        connection = Connection(outbox.put, tasks)
+                        connection.methods = _methods(self._host, token, self._calls)
                         attaching.deadline = float("inf")
                     else:
                         connection.receive(item)
@@ -177,7 +179,7 @@ def _peer_uid(stream: SocketStream) -> int:
 
 def _methods(host: Host, token: str, calls: dict[str, int]) -> Methods:
     urgent = frozenset(name for name, method in host.methods.items() if method.ahead)
-    return Methods(plain=_JobMethods(host, token, calls), mcp={}, urgent=urgent)
+    return Methods(plain=_JobMethods(host, token, calls), urgent=urgent)
 
 
 class _JobMethods(dict[str, "Handler"]):

@@ -9,6 +9,7 @@ Nothing is read ahead: who stops asking stops the peer. The end of input, orderl
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import stat
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 CHUNK = 256 * 1024
 
+# Room for this much comes from the heap; for a whole chunk it is mapped anew each time, which costs more than the read.
+_FIRST = 64 * 1024
 # A read that brings this much most likely left something behind, so the next one need not wait first.
 _MANY = 4096
 
@@ -45,7 +48,12 @@ class Reader:
         self._own = None if self._threaded else open_source(fd)
         self._source = self._own or Source(fd, partial(os.read, fd), lambda: None)
         self._limiter = anyio.CapacityLimiter(1)
+        self._size = _FIRST
         self._more = False
+        self._chunk: bytes | None = None
+        self._arrived = anyio.Event()
+        self._wanted = False
+        self._watched = False
         self._ended = False
 
     async def __aenter__(self) -> Self:
@@ -55,6 +63,7 @@ class Reader:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._ended = True
+        self._unwatch()
         if self._own:
             self._own.close()
 
@@ -71,27 +80,69 @@ class Reader:
         """The next chunk, at most `CHUNK` bytes; none at the end of input. Cancelling loses nothing."""
         if self._ended:
             return b""
-        try:
-            chunk = await (self._receive_in_thread() if self._threaded else self._receive())
-        except OSError as error:
-            log.info("Reading ends: %s.", error.strerror)
-            chunk = b""
+        chunk = await (self._receive_in_thread() if self._threaded else self._receive())
         self._ended = not chunk
         return chunk
 
     async def _receive(self) -> bytes:
         if self._more and self._own:
             await anyio.lowlevel.checkpoint()
-        else:
-            await anyio.wait_readable(self._source.fd)
-        while True:
-            try:
-                chunk = self._source.read(CHUNK)
-            except BlockingIOError:
-                await anyio.wait_readable(self._source.fd)
-                continue
-            self._more = len(chunk) >= _MANY
-            return chunk
+            self._take()
+        if self._chunk is None:
+            await self._wait()
+        chunk, self._chunk = self._chunk, None
+        assert chunk is not None
+        self._more = len(chunk) >= _MANY
+        self._size = CHUNK if len(chunk) >= _FIRST else _FIRST
+        return chunk
+
+    async def _wait(self) -> None:
+        """Have the loop read as soon as there is something.
+
+        It goes on watching the descriptor: to begin and to end that for every chunk takes longer than a chunk does.
+        """
+        self._arrived = anyio.Event()
+        self._wanted = True
+        if not self._watched:
+            self._watched = True
+            asyncio.get_running_loop().add_reader(self._source.fd, self._on_readable)
+        try:
+            await self._arrived.wait()
+        finally:
+            self._wanted = False
+
+    def _on_readable(self) -> None:
+        if not self._wanted:
+            self._unwatch()
+        elif self._take():
+            self._wanted = False
+            self._arrived.set()
+
+    def _unwatch(self) -> None:
+        if self._watched:
+            self._watched = False
+            asyncio.get_running_loop().remove_reader(self._source.fd)
+
+    def _take(self) -> bool:
+        """Read what there is; whether there was anything, if only the end."""
+        try:
+            self._chunk = self._source.read(self._size)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self._chunk = _end(error)
+        return True
 
     async def _receive_in_thread(self) -> bytes:
-        return await anyio.to_thread.run_sync(os.read, self._fd, CHUNK, limiter=self._limiter, abandon_on_cancel=True)
+        try:
+            return await anyio.to_thread.run_sync(
+                os.read, self._fd, CHUNK, limiter=self._limiter, abandon_on_cancel=True
+            )
+        except OSError as error:
+            return _end(error)
+
+
+def _end(error: OSError) -> bytes:
+    """What reading brings that failed: the end of input."""
+    log.info("Reading ends: %s.", error.strerror)
+    return b""

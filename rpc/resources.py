@@ -57,6 +57,17 @@ class Resources:
         ]
         return {"resources": resources} | ({"nextCursor": page["next_cursor"]} if page["next_cursor"] else {})
 
+    def is_one(self, uri: str) -> bool:
+        """Whether this could be a resource of ours."""
+        scheme, _, rest = uri.partition("://")
+        return scheme in self._readers and bool(rest)
+
+    def check(self, uri: str) -> None:
+        """Raises `InvalidParams` for what cannot be a resource of ours."""
+        if not self.is_one(uri):
+            forms = ", ".join(form for form, _, _ in TEMPLATES)
+            raise InvalidParams("unknown resource", [Issue("$.uri", f"must be one of {forms}")])
+
     async def read(self, caller: Caller, uri: str) -> dict[str, Any]:
         """The contents behind a URI.
 
@@ -64,12 +75,9 @@ class Resources:
             InvalidParams: not one of our URIs.
             NotFound: nothing of that id in the project.
         """
+        self.check(uri)
         scheme, _, rest = uri.partition("://")
-        reader = self._readers.get(scheme)
-        if reader is None or not rest:
-            forms = ", ".join(form for form, _, _ in TEMPLATES)
-            raise InvalidParams("unknown resource", [Issue("$.uri", f"must be one of {forms}")])
-        return {"contents": [await reader(caller, uri, rest)]}
+        return {"contents": [await self._readers[scheme](caller, uri, rest)]}
 
     async def _artifact(self, caller: Caller, uri: str, version_id: str) -> Contents:
         records = await self._host.store.project(caller.project_id)

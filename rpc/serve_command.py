@@ -92,14 +92,13 @@ def run(arguments: Sequence[str], descriptors: Descriptors) -> int:
     given = parser().parse_args(arguments)
     try:
         configure(given.log_level, given.log_format, given.log_file)
-        anyio.run(_serve, given, arguments, descriptors)
+        return anyio.run(_serve, given, arguments, descriptors)
     except HostError as error:
         print(f"cellhost: {error}" + (f" ({error.hint})" if error.hint else ""), file=sys.stderr)  # noqa: T201 (stderr, not the wire)
         return FAILED
-    return OK
 
 
-async def _serve(given: argparse.Namespace, arguments: Sequence[str], descriptors: Descriptors) -> None:
+async def _serve(given: argparse.Namespace, arguments: Sequence[str], descriptors: Descriptors) -> int:
     from .server import serve
 
     config = config_of(given)
@@ -109,4 +108,4 @@ async def _serve(given: argparse.Namespace, arguments: Sequence[str], descriptor
 
         folders = {"workspace": given.workspace, "data_dir": config.data_folder()}
         recorder = Recorder(given.record, arguments, folders)
-    await serve(config, given.workspace, descriptors, recorder)
+    return await serve(config, given.workspace, descriptors, recorder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 from functools import partial
@@ -13,12 +12,19 @@ import anyio.abc
 
 from ..store.ids import check_project_id
 from ..tools.host import Host
+from .asking import asker
 from .connection import Connection, Methods
+from .editor import EditorMethods
 from .framing import Deframer
 from .kernel_door import KernelDoor
 from .mcp import McpMethods
+from .mcp_log import McpLog
+from .mcp_stateless import StatelessMethods
 from .plain import PlainMethods
 from .reader import Reader
+from .resources import Resources
+from .subscriptions import Subscriptions
+from .tasks import Tasks
 from .writer import Writer
 
 if TYPE_CHECKING:
@@ -36,11 +42,9 @@ HURRY_S = 0.6
 """What calls in flight get after a signal; hosts send SIGKILL two seconds after SIGTERM."""
 FLUSH_S = 0.3
 
-logger = logging.getLogger(__name__)
 
-
-async def serve(config: Config, workspace: Path, descriptors: Descriptors, recorder: Recorder | None = None) -> None:
-    """Serve until stdin ends, a signal comes, the client says so, or nobody reads our answers."""
+async def serve(config: Config, workspace: Path, descriptors: Descriptors, recorder: Recorder | None = None) -> int:
+    """Serve until stdin ends, a signal comes, the client says so, or nobody reads our answers; the exit code."""
     check_project_id(config.project_id)
     host = Host(config, workspace)
     if config.frame_id is not None:
@@ -59,12 +63,14 @@ async def serve(config: Config, workspace: Path, descriptors: Descriptors, recor
         await server.read()
         await server.end()
         tasks.cancel_scope.cancel()
+    return server.exit_code
 
 
 class _Server:
     def __init__(
         self, host: Host, reader: Reader, writer: Writer, tasks: anyio.abc.TaskGroup, recorder: Recorder | None
     ) -> None:
+        self.exit_code = 0
         self._host = host
         self._reader = reader
         self._writer = writer
@@ -73,19 +79,29 @@ class _Server:
         self._ending = anyio.CancelScope()
         self._signalled = False
         self._tasks = tasks
-        self._connection: Connection | None = None
+        self._connection = Connection(self._send, tasks)
+        self._connection.methods = self._methods()
+        host.asker = partial(asker, self._connection)
+
+    def _methods(self) -> Methods:
+        host, outgoing = self._host, self._connection.outgoing
+        resources = Resources(host)
+        subscriptions = Subscriptions(host, outgoing, self._tasks, self._until_read)
+        plain = PlainMethods(host, subscriptions, self._stop)
+        return Methods(
+            plain=plain,
+            mcp=McpMethods(host, resources, subscriptions, McpLog(outgoing)).table(),
+            mcp_stateless=StatelessMethods(host, resources, Tasks(host)).table(),
+            editor=EditorMethods(plain, self._stop, self._watch_process),
+            urgent=frozenset(name for name, method in host.methods.items() if method.ahead) | {"initialize"},
+        )
 
     async def read(self) -> None:
         """Feed the connection until there is no more input or a reason to stop."""
-        urgent = frozenset(name for name, method in self._host.methods.items() if method.ahead) | {"initialize"}
-        methods = Methods(
-            plain=PlainMethods(self._host, self._reading.cancel),
-            mcp=McpMethods(self._host).table(),
-            urgent=urgent,
-        )
-        connection = self._connection = Connection(methods, self._send, self._tasks)
         deframer = Deframer(self._host.config.limits.frame_bytes)
-        receive = partial(_recorded, self._recorder, connection.receive) if self._recorder else connection.receive
+        receive = self._connection.receive
+        if self._recorder:
+            receive = partial(_recorded, self._recorder, receive)
         with self._reading:
             async for chunk in self._reader:
                 items = deframer.feed(chunk)
@@ -94,22 +110,28 @@ class _Server:
                     self._recorder.style = self._writer.style
                 for item in items:
                     receive(item)
-                if self._writer.backlog > MAX_UNSENT:
-                    await self._writer.below(MAX_UNSENT)
+                await self._until_read()
             for item in deframer.finish():
                 receive(item)
+
+    async def _until_read(self) -> None:
+        """Return when the peer has read enough of what was sent."""
+        if self._writer.backlog > MAX_UNSENT:
+            await self._writer.below(MAX_UNSENT)
 
     def _send(self, payload: bytes) -> None:
         if self._recorder:
             self._recorder.sent(payload)
-        assert self._connection is not None
         self._writer.send(payload, more=self._connection.unanswered > 0)
+
+    def _stop(self, exit_code: int) -> None:
+        self.exit_code = exit_code
+        self._reading.cancel()
 
     async def end(self) -> None:
         """Answer what is in flight as far as time allows, and write it out."""
-        assert self._connection is not None
         if not self._reader.regular:  # the peer has gone; from a file, waits run to their own limit
-            self._host.end_waits()
+            self._end_waits()
             self._ending.deadline = anyio.current_time() + DRAIN_S
         if self._signalled:
             self._hurry()
@@ -118,9 +140,18 @@ class _Server:
                 await self._connection.answered()
             await self._writer.finish(FLUSH_S if self._signalled else DRAIN_S)
 
-    def _hurry(self) -> None:
+    def _end_waits(self) -> None:
+        self._connection.outgoing.end()
         self._host.end_waits()
+
+    def _hurry(self) -> None:
+        self._end_waits()
         self._ending.deadline = min(self._ending.deadline, anyio.current_time() + HURRY_S)
+
+    def _end_soon(self) -> None:
+        self._signalled = True
+        self._hurry()
+        self._reading.cancel()
 
     async def watch_signals(self) -> None:
         """The first signal ends the server in order, the second at once."""
@@ -129,14 +160,28 @@ class _Server:
                 if self._signalled:
                     self._host.kill_jobs()
                     os._exit(1)
-                self._signalled = True
-                self._hurry()
-                self._reading.cancel()
+                self._end_soon()
 
     async def watch_output(self) -> None:
         """Stop reading once nobody reads our answers."""
         await self._writer.closed.wait()
         self._reading.cancel()
+
+    def _watch_process(self, pid: int) -> None:
+        """End when the process ends that an editor's `initialize` named."""
+        self._tasks.start_soon(self._until_process_ends, pid)
+
+    async def _until_process_ends(self, pid: int) -> None:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._end_soon()
+            return
+        try:
+            await anyio.wait_readable(descriptor)
+        finally:
+            os.close(descriptor)
+        self._end_soon()
 
 
 def _recorded(recorder: Recorder, receive: Callable[[Item], None], item: Item) -> None:

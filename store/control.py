@@ -10,6 +10,7 @@ from .requests import Requests
 from .rules import Rules
 from .servers import Servers
 from .sessions import Sessions
+from .settings import Settings
 from .sqlite import Database
 from .tables import CONTROL
 
@@ -37,6 +38,7 @@ class Control:
         self.sessions = Sessions(self.database)
         self.projects = Projects(self.database)
         self.servers = Servers(self.database)
+        self.settings = Settings(self.database)
 
     def close(self) -> None:
         self.database.close()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from .call import Call
 
+# Python's `$` would let a final newline through.
+MEDIA_TYPE = r"^[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*$(?!\n)"
 FileName = Annotated[str, Meta(min_length=1, max_length=255, description="Name to save under.", examples=["plot.png"])]
 
 
@@ -37,14 +39,23 @@ class SaveArtifactParams(msgspec.Struct, frozen=True):
     content_type: (
         Annotated[
             str,
-            Meta(max_length=128, pattern=r"^[\w.+-]+/[\w.+-]+$", description="MIME type (default: from the name)."),
+            Meta(
+                max_length=128,
+                pattern=MEDIA_TYPE,
+                description="MIME type without parameters (default: from the name).",
+                examples=["text/csv"],
+            ),
         ]
         | None
     ) = None
     input_version_ids: (
         Annotated[
             list[Annotated[str, Meta(min_length=1, max_length=256)]],
-            Meta(max_length=500, description="Versions this file was made from."),
+            Meta(
+                max_length=500,
+                description="version_id of each saved version this file was made from.",
+                examples=[["v-0123456789ab"]],
+            ),
         ]
         | None
     ) = None
@@ -56,7 +67,8 @@ class SaveArtifactTool(Tool[SaveArtifactParams, SavedVersion]):
     title = "Save a file as an artifact"
     description = (
         "Save a file of the workspace as a new, immutable version of an artifact: its bytes, its checksum and where it "
-        "came from. Saving the same name again adds a version. Name the versions it was made from in input_version_ids."
+        "came from. Saving the same name again adds a version. Name the versions it was made from in "
+        "input_version_ids; lineage_get and lineage_graph take the version_id this answers with."
     )
     read_only = False
     requires_approval = True
@@ -81,7 +93,7 @@ class ListArtifactsResult(TypedDict):
 
 
 class ListArtifactsParams(msgspec.Struct, frozen=True):
-    search: Annotated[str, Meta(max_length=1000, description="Part of the file name.")] | None = None
+    search: Annotated[str, Meta(max_length=1000, description="Part of the file name, in any case.")] | None = None
     filename: Annotated[str, Meta(max_length=255, description="Exactly this file name.")] | None = None
     content_type: Annotated[str, Meta(max_length=128, description="Only this MIME type.")] | None = None
     limit: Annotated[int, Meta(ge=1, le=200, description="Artifacts an answer (default 50).")] | None = None
@@ -95,7 +107,10 @@ class ListArtifactsTool(Tool[ListArtifactsParams, ListArtifactsResult]):
     host_method = "artifacts"
     title = "List saved files"
     go_on = "cursor: the answer's next_cursor"
-    description = "List the project's artifacts, newest first, each with its latest version. Go on with `cursor`."
+    description = (
+        "List the files saved in this project, by all its sessions, newest first, each with its latest version "
+        "(latest_version_id). Go on with `cursor`."
+    )
 
     def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         del arguments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, cast
 
+import anyio
 import msgspec
 from msgspec import Meta
 
@@ -19,6 +20,11 @@ ExecId = Annotated[str, Meta(min_length=1, max_length=256, description="Id of a 
 Since = Annotated[
     str,
     Meta(max_length=1000, description='`next` of the last answer: return only what is new since. "0": from the start.'),
+]
+
+
+JobState = Literal[
+    "queued", "starting", "running", "done", "failed", "interrupted", "timeout", "killed", "died", "lost"
 ]
 
 
@@ -44,27 +50,44 @@ class ExecBackgroundParams(msgspec.Struct, frozen=True):
         ),
     ]
     label: Annotated[str, Meta(max_length=200, description="A short name for people.")] | None = None
-    timeout_s: Annotated[float, Meta(gt=0, le=2_592_000, description="End the job after this many seconds.")] | None = (
-        None
-    )
-    memory_mb: Annotated[int, Meta(ge=16, le=1_048_576, description="Memory the job may use, in MiB.")] | None = None
+    timeout_s: (
+        Annotated[float, Meta(gt=0, le=2_592_000, description="End the job after this many seconds (default: never).")]
+        | None
+    ) = None
+    memory_mb: (
+        Annotated[int, Meta(ge=16, le=1_048_576, description="Memory the job may use, in MiB (default: no limit).")]
+        | None
+    ) = None
     kernel: (
         Annotated[
             str | dict[str, Any],
             Meta(
-                description='Interpreter: {"python": "/path/to/python"} of an environment with ipykernel.',
+                description='Another interpreter than kernel_info shows: {"python": path}, relative to the workspace '
+                "or absolute, of an environment with ipykernel.",
                 examples=[{"python": ".venv/bin/python"}],
             ),
         ]
         | None
     ) = None
     env: (
-        Annotated[dict[str, str], Meta(max_length=200, description="Further environment variables of the job.")] | None
+        Annotated[
+            dict[str, str],
+            Meta(
+                max_length=200,
+                description="Further environment variables of the job; none named like a secret.",
+                examples=[{"DATASET": "2024"}],
+            ),
+        ]
+        | None
     ) = None
     key: (
         Annotated[
             str,
-            Meta(min_length=1, max_length=200, description="Idempotency key: the same key gives the same job again."),
+            Meta(
+                min_length=1,
+                max_length=200,
+                description="Idempotency key: a second call with it starts nothing, and answers with the first's job.",
+            ),
         ]
         | None
     ) = None
@@ -75,9 +98,11 @@ class SubmitBackgroundExecTool(Tool[ExecBackgroundParams, Launched]):
     title = "Start a background job"
     description = (
         "Start Python code as a background job and return at once with its exec_id. Look at it with exec_peek, wait "
-        "with exec_wait, stop it with exec_interrupt. Inside the code, `host` calls back: host.query(sql), "
-        "host.progress(done, total), host.save_artifact(path), host.read_file(path), …. Files are read and written "
-        "relative to the workspace. Needs approval unless a rule allows it."
+        "with exec_wait, stop it with exec_interrupt. Each job has a fresh Python process: nothing is left of earlier "
+        "ones but their files. `host` is there without an import and calls back: host.query(sql), host.progress(done, "
+        "total), host.save_artifact(path), host.read_file(path), …. Files are read and written relative to the "
+        "workspace. What is printed and the value of the last expression are kept. Needs approval unless a rule "
+        "allows it."
     )
     read_only = False
     requires_approval = True
@@ -116,9 +141,7 @@ class JobRow(TypedDict):
 
 
 class ExecListParams(msgspec.Struct, frozen=True):
-    status: (
-        Annotated[str, Meta(max_length=32, description="Only jobs of this status.", examples=["running"])] | None
-    ) = None
+    status: Annotated[JobState, Meta(description="Only jobs of this status.")] | None = None
     limit: Annotated[int, Meta(ge=1, le=1000, description="Jobs an answer (default 50).")] | None = None
     cursor: Annotated[str, Meta(max_length=256, description="exec_id of the last row, to go on after it.")] | None = (
         None
@@ -129,8 +152,8 @@ class ListBackgroundExecsTool(Tool[ExecListParams, list[JobRow]]):
     name = "exec_list"
     title = "List jobs"
     description = (
-        "List this project's background jobs, newest first, without their output: status, times, sizes of the output, "
-        "progress, the code's first line. Earlier sessions' jobs are there too."
+        "List this project's background jobs, newest first, without their output: status, times (epoch ms), sizes of "
+        "the output, progress, how the code begins. Earlier sessions' jobs are there too."
     )
     bare_when_empty = True
     ahead = True
@@ -232,8 +255,14 @@ class WaitBackgroundExecTool(Tool[ExecWaitParams, Outcome]):
             raise InvalidParams(
                 "a job cannot wait for itself", [Issue("$.exec_id", "is the job that asks")], hint="wait for another"
             )
+        executor = await call.host.executor(call.caller)
         with call.waiting():
-            return cast("Outcome", await (await call.host.executor(call.caller)).wait(params.exec_id, **given))
+            async with anyio.create_task_group() as tasks:
+                if call.progress is not None:
+                    tasks.start_soon(call.host.background.follow, call.caller, params.exec_id, call.progress)
+                outcome = await executor.wait(params.exec_id, **given)
+                tasks.cancel_scope.cancel()
+        return cast("Outcome", outcome)
 
 
 class ExecInterruptParams(msgspec.Struct, frozen=True):

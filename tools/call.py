@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from .approval import Ask
     from .host import Host
 
 Door = Literal["plain", "editor", "mcp", "kernel", "in_process"]
@@ -41,20 +42,18 @@ class ReportProgress(Protocol):
     def __call__(self, done: float, total: float | None, message: str | None) -> None: ...
 
 
-def _no_progress(done: float, total: float | None, message: str | None) -> None:
-    """For callers that asked for none."""
-
-
 class Call:
     """What `Tool.run` gets beside its parameters.
 
     `budget`: characters of JSON the answer may have, or None. `encoded`: results may hold `msgspec.Raw`.
     `waiting()`: entered around a wait that uses no resource, so that the door may serve other calls meanwhile.
+    `progress`: told of the call's progress, if the caller asked for it.
+    `ask`: puts a question to the person behind this door, if one can be reached through it.
     `extra`: the older SDK's compatibility keys. `identity` is who calls where the door knows it (a job); else the
     host fills it in with the current frame, once the call has its place in the order.
     """
 
-    __slots__ = ("budget", "door", "encoded", "extra", "host", "identity", "progress", "waiting")
+    __slots__ = ("ask", "budget", "door", "encoded", "extra", "host", "identity", "progress", "waiting")
 
     def __init__(
         self,
@@ -64,12 +63,14 @@ class Call:
         identity: Caller | None = None,
         budget: int | None = None,
         encoded: bool = False,
-        progress: ReportProgress = _no_progress,
+        progress: ReportProgress | None = None,
+        ask: Ask | None = None,
         waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.host = host
         self.door: Door = door
         self.identity = identity
+        self.ask = ask
         self.budget = budget
         self.encoded = encoded
         self.progress = progress

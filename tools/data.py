@@ -10,7 +10,7 @@ from msgspec import Meta
 from ..store.errors import NotFound
 from ..store.lineage import Lineage, LineageGraph
 from .budget import page_within
-from .schema import result_schema
+from .schema import LARGEST, result_schema
 from .tool import Tool, resource_key
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ DatabaseName = Annotated[
         description="Name of a user database given with --database. Default: the project's records.",
     ),
 ]
+
+
+FrameState = Literal["ready", "processing", "done", "failed", "interrupted", "awaiting_user_response"]
 
 
 class QuerySchemaParams(msgspec.Struct, frozen=True):
@@ -81,8 +84,16 @@ class QueryParams(msgspec.Struct, frozen=True):
         ]
         | None
     ) = None
-    limit: Annotated[int, Meta(ge=1, le=10_000, description="Return at most this many rows.")] | None = None
-    df: Annotated[bool, Meta(description="Answer {columns, rows}, ready for a DataFrame.")] | None = None
+    limit: (
+        Annotated[
+            int,
+            Meta(ge=1, le=10_000, description="Return at most this many rows; without it, too many are an error."),
+        ]
+        | None
+    ) = None
+    df: (
+        Annotated[bool, Meta(description="Answer {columns, rows} for a DataFrame; not together with format.")] | None
+    ) = None
     format: (
         Annotated[
             Literal["records", "table"],
@@ -142,23 +153,32 @@ class FramesResult(TypedDict):
     page_size: NotRequired[int]
     n_pages: NotRequired[int]
     total_cells: NotRequired[int]
-    last_page: NotRequired[int]
+    last_page: NotRequired[bool]
 
 
 class FramesParams(msgspec.Struct, frozen=True):
     frame_id: Annotated[str, Meta(max_length=256, description="Show this frame with its cells.")] | None = None
     pattern: (
-        Annotated[str, Meta(min_length=1, max_length=1000, description="Words to search in names, summaries, code.")]
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=1000,
+                description="Words that must all be there, in names and summaries or in a cell's code and output; "
+                "the beginning of a word is enough.",
+            ),
+        ]
         | None
     ) = None
     project_id: (
         Annotated[str, Meta(min_length=1, max_length=64, description="Another project (harness only).")] | None
     ) = None
-    status: Annotated[str, Meta(max_length=64, description="Only frames of this status.", examples=["done"])] | None = (
-        None
-    )
-    roots_only: Annotated[bool, Meta(description="Only sessions' first frames (default true).")] | None = None
-    page: Annotated[int, Meta(ge=0, description="Page of cells of `frame_id`, from 0.")] | None = None
+    status: Annotated[FrameState, Meta(description="Only frames of this status.")] | None = None
+    roots_only: (
+        Annotated[bool, Meta(description="Only sessions, not the frames in them (default: true, but not in a search).")]
+        | None
+    ) = None
+    page: Annotated[int, Meta(ge=0, le=LARGEST, description="Page of cells of `frame_id`, from 0.")] | None = None
     page_size: Annotated[int, Meta(ge=1, le=200, description="Cells a page (default 50).")] | None = None
     limit: Annotated[int, Meta(ge=1, le=200, description="Frames an answer (default 50).")] | None = None
     cursor: Cursor | None = None
@@ -168,9 +188,9 @@ class FramesTool(Tool[FramesParams, FramesResult]):
     name = "frames"
     title = "Browse and search past work"
     description = (
-        "Find earlier sessions, turns and jobs of this project. With nothing: browse the newest. With `pattern`: "
-        "search names, summaries and code. With `frame_id`: that frame, its cells (code, status, output tails) and "
-        "children. Go on with `cursor` (lists) or `page` (cells)."
+        "Find earlier work in this project: sessions, and the turns in them. With nothing: browse the newest sessions. "
+        "With `pattern`: search names, summaries, code and output. With `frame_id`: that frame, its cells (code, "
+        "status, output tails) and children. Go on with `cursor` (lists) or `page` (cells)."
     )
 
     go_on = "cursor, or page for cells"
@@ -180,7 +200,7 @@ class FramesTool(Tool[FramesParams, FramesResult]):
 
     async def run(self, params: FramesParams, call: Call) -> FramesResult:
         project_id = params.project_id or call.caller.project_id
-        if project_id != call.caller.project_id and not call.caller.trusted:
+        if project_id != call.caller.project_id and not await _reachable(project_id, call):
             raise NotFound("no such project", hint="leave project_id out: this session's project is used")
         records = await call.host.store.project(project_id)
 
@@ -208,6 +228,12 @@ class FramesTool(Tool[FramesParams, FramesResult]):
 
         asked = params.page_size if params.frame_id is not None else params.limit
         return cast("FramesResult", await page_within(call, asked or 50, page))
+
+
+async def _reachable(project_id: str, call: Call) -> bool:
+    """Whether the caller may look into another project, and there is one: looking begins none."""
+    store = call.host.store
+    return call.caller.trusted and store.exists() and await store.run(store.store.has_project, project_id)
 
 
 class LineageGetParams(msgspec.Struct, frozen=True):

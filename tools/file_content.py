@@ -1,18 +1,19 @@
-"""Reading and writing one file of the workspace: whole or not at all, blocking, for a thread."""
+"""Reading one file of the workspace: bounded, blocking, for a thread."""
 
 from __future__ import annotations
 
 import base64
+import codecs
+import errno
 import hashlib
 import os
-import secrets
 import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import msgspec
 
-from ..store.errors import InvalidParams, Issue, NotFound, StorageError, TooLarge
+from ..store.errors import HostError, InvalidParams, Issue, NotFound, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 
 DEFAULT_LINES = 2000
 _CHUNK = 1 << 20
+# Neither waits for the other end of a FIFO nor makes a terminal ours.
+_READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+_NOT_A_FILE = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
+_SPECIAL = (errno.ENXIO, errno.ENODEV)
+_NO_PATH = {errno.ENAMETOOLONG: "has a name that is too long", errno.ELOOP: "goes round in a circle of links"}
+_NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class ReadContent(msgspec.Struct, frozen=True):
@@ -32,12 +41,12 @@ class ReadContent(msgspec.Struct, frozen=True):
     truncated: bool
 
 
-class Written(msgspec.Struct, frozen=True):
-    """A file after a change; `replacements` counts an edit's."""
+class Measured(msgspec.Struct, frozen=True):
+    """A whole file: size in bytes, lines (the last may lack its end), SHA-256 in hex."""
 
     bytes: int
+    lines: int
     checksum: str
-    replacements: int = 0
 
 
 @contextmanager
@@ -45,28 +54,44 @@ def storage_errors(verb: str) -> Generator[None]:
     """Turn the operating system's errors into ours, without its paths."""
     try:
         yield
-    except FileNotFoundError:
-        raise NotFound("no such file in the workspace", hint="list_files shows what there is") from None
-    except (IsADirectoryError, NotADirectoryError):
-        raise InvalidParams("not a file", [Issue("$.path", "names a folder, or goes through a file")]) from None
-    except PermissionError:
-        raise StorageError(f"no right to {verb} this file", hint="check the workspace's permissions") from None
+    except HostError:  # some of ours are OSErrors too
+        raise
     except OSError as error:
-        raise StorageError(
-            f"could not {verb} the file: {os.strerror(error.errno or 0)}", hint="free space or check the disk"
-        ) from None
+        raise _fault(verb, error.errno or 0) from None
+
+
+def _fault(verb: str, code: int) -> HostError:
+    if code == errno.ENOENT:
+        return NotFound("no such file in the workspace", hint="list_files shows what there is")
+    if code in _NOT_A_FILE:
+        return InvalidParams("not a file", [Issue("$.path", "names a folder, or goes through a file")])
+    if code in _SPECIAL:
+        return not_regular()
+    if code in _NO_PATH:
+        return InvalidParams("invalid path", [Issue("$.path", _NO_PATH[code])])
+    if code in _NO_RIGHT:
+        return StorageError(f"no right to {verb} this file", hint="check the workspace's permissions")
+    if code in _FULL:
+        return StorageError(
+            "the disk of the workspace is full", hint="free some space, then repeat the call; nothing of it was kept"
+        )
+    return StorageError(f"could not {verb} the file ({errno.errorcode.get(code, 'unknown')})", hint="check the disk")
+
+
+def not_regular() -> InvalidParams:
+    """The error for a folder, FIFO, device or socket where a file is wanted."""
+    return InvalidParams("not a file", [Issue("$.path", "names something that is not a regular file")])
 
 
 @contextmanager
 def open_regular(path: Path) -> Generator[BinaryIO]:
     """Open a regular file for reading; a FIFO, device or socket is refused without waiting for it."""
     with storage_errors("read"):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            raise InvalidParams("not a file", [Issue("$.path", "names something that is not a regular file")])
-        with storage_errors("read"):
+        descriptor = os.open(path, _READING)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise not_regular()
+        with os.fdopen(descriptor, "rb") as file:
             yield file
 
 
@@ -80,137 +105,76 @@ def read_file(
         InvalidParams: not a regular file, or not UTF-8.
     """
     with open_regular(path) as file:
+        whole = measure(file)
         if encoding == "base64":
-            return _read_bytes(file, offset, limit, max_bytes)
-        return _read_lines(file, offset, limit or DEFAULT_LINES, max_bytes)
+            return _read_bytes(file, whole, offset, limit, max_bytes)
+        return _read_lines(file, whole, offset, limit or DEFAULT_LINES, max_bytes)
 
 
-def _read_bytes(file: BinaryIO, offset: int, limit: int | None, max_bytes: int) -> ReadContent:
-    size, checksum = _measure(file)
+def measure(file: BinaryIO) -> Measured:
+    """Read a file from here to its end, without holding it."""
+    digest = hashlib.sha256()
+    size = lines = 0
+    last = b"\n"
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
+        size += len(chunk)
+        lines += chunk.count(b"\n")
+        last = chunk[-1:]
+    return Measured(size, lines + (last != b"\n"), digest.hexdigest())
+
+
+def _read_bytes(file: BinaryIO, whole: Measured, offset: int, limit: int | None, max_bytes: int) -> ReadContent:
     fits = max_bytes // 4 * 3  # base64 writes 4 characters for 3 bytes
     file.seek(offset - 1)
     piece = file.read(min(limit or fits, fits))
     content = base64.b64encode(piece).decode("ascii")
-    return ReadContent(content, size, None, checksum, offset - 1 + len(piece) < size)
+    return ReadContent(content, whole.bytes, None, whole.checksum, offset - 1 + len(piece) < whole.bytes)
 
 
-def _read_lines(file: BinaryIO, offset: int, limit: int, max_bytes: int) -> ReadContent:
-    digest = hashlib.sha256()
-    size = number = kept_bytes = 0
+def _read_lines(file: BinaryIO, whole: Measured, offset: int, limit: int, max_bytes: int) -> ReadContent:
+    file.seek(0)
+    _skip_lines(file, min(offset - 1, whole.lines))
+    data, cut = _take_lines(file, limit, max_bytes)
+    return ReadContent(_decoded(data, max_bytes), whole.bytes, whole.lines, whole.checksum, cut)
+
+
+def _skip_lines(file: BinaryIO, count: int) -> None:
+    while count > 0 and (piece := file.readline(_CHUNK)):
+        count -= piece.endswith(b"\n")
+
+
+def _take_lines(file: BinaryIO, limit: int, max_bytes: int) -> tuple[bytes, bool]:
+    """Whole lines that fit, and whether more follow; a first line over the budget is taken as far as it goes."""
     kept: list[bytes] = []
-    cut = False
-    for number, line in enumerate(file, start=1):
-        digest.update(line)
-        size += len(line)
-        if number < offset or cut:
-            continue
-        if len(kept) == limit or (kept and kept_bytes + len(line) > max_bytes):
-            cut = True
-            continue
+    size = 0
+    while len(kept) < limit and size <= max_bytes:
+        line = file.readline(max_bytes + 1)
+        if not line:
+            return b"".join(kept), False
+        if kept and size + len(line) > max_bytes:
+            return b"".join(kept), True
         kept.append(line)
-        kept_bytes += len(line)
-    content = _text(b"".join(kept), whole=size)
-    if kept_bytes > max_bytes:  # one line alone is over the budget
-        content, cut = content.encode()[:max_bytes].decode("utf-8", "ignore"), True
-    return ReadContent(content, size, number, digest.hexdigest(), cut)
+        size += len(line)
+    return b"".join(kept), size > max_bytes or bool(file.read(1))
 
 
-def _text(data: bytes, whole: int) -> str:
+def _decoded(data: bytes, max_bytes: int) -> str:
+    """The text, less a character that the budget cuts in two."""
+    return decode_text(data[:max_bytes], final=len(data) <= max_bytes)
+
+
+def decode_text(data: bytes, *, final: bool = True) -> str:
+    """UTF-8 as text; unless `final`, without a character that is broken off at the end.
+
+    Raises:
+        InvalidParams: it is not UTF-8.
+    """
     try:
-        return data.decode("utf-8")
+        return codecs.utf_8_decode(data, "strict", final)[0]
     except UnicodeDecodeError:
         raise InvalidParams(
             "the file is not UTF-8 text",
-            [Issue("$.encoding", f"cannot decode this file of {whole} bytes")],
-            hint='pass encoding: "base64"',
+            [Issue("$.path", "names a file with bytes that are not UTF-8")],
+            hint='read it with read_file and encoding: "base64", or in a job',
         ) from None
-
-
-def _measure(file: BinaryIO) -> tuple[int, str]:
-    digest = hashlib.sha256()
-    size = 0
-    while chunk := file.read(_CHUNK):
-        digest.update(chunk)
-        size += len(chunk)
-    return size, digest.hexdigest()
-
-
-def write_file(path: Path, content: str, *, append: bool, expect_checksum: str | None) -> Written:
-    """Replace or extend a file atomically; missing folders are made.
-
-    Raises:
-        InvalidParams: `content` is not encodable, the checksum differs, or `path` is not a regular file.
-        StorageError: full disk or missing rights; the file is as it was.
-    """
-    data = _encoded(content, "content")
-    before = _whole(path) if append or expect_checksum is not None else b""
-    if expect_checksum is not None and hashlib.sha256(before).hexdigest() != expect_checksum:
-        raise InvalidParams(
-            "the file has changed",
-            [Issue("$.expect_checksum", "is not the checksum of the file as it is now")],
-            hint="read_file again, and write with the checksum it gives",
-        )
-    return _replace(path, before + data if append else data)
-
-
-def edit_file(path: Path, old: str, new: str, *, replace_all: bool, max_bytes: int) -> Written:
-    """Replace the one place where `old` stands, or all of them.
-
-    Raises:
-        InvalidParams: `old` stands nowhere, or more than once without `replace_all`.
-        NotFound, StorageError, TooLarge: the file cannot be read or written, or is over `max_bytes`.
-    """
-    with open_regular(path) as file:
-        data = file.read(max_bytes + 1)
-    if len(data) > max_bytes:
-        raise TooLarge("the file is too large to edit", hint="edit it in a job")
-    text = _text(data, len(data))
-    count = text.count(old)
-    if count == 0:
-        raise InvalidParams(
-            "nothing to replace", [Issue("$.old", "does not stand in the file")], hint="read_file first"
-        )
-    if count > 1 and not replace_all:
-        raise InvalidParams(
-            "more than one place to replace",
-            [Issue("$.old", f"stands {count} times in the file")],
-            hint="give more of the lines around it, or set replace_all",
-        )
-    written = _replace(path, _encoded(text.replace(old, new), "new"))
-    return Written(written.bytes, written.checksum, count)
-
-
-def _encoded(text: str, parameter: str) -> bytes:
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise InvalidParams("invalid text", [Issue(f"$.{parameter}", "has a lone surrogate")]) from None
-
-
-def _whole(path: Path) -> bytes:
-    if not path.exists():
-        return b""
-    with open_regular(path) as file:
-        return file.read()
-
-
-def _replace(path: Path, data: bytes) -> Written:
-    """Write beside the file and rename over it, so that a reader sees the old bytes or the new ones."""
-    if path.exists() and not path.is_file():
-        raise InvalidParams("not a file", [Issue("$.path", "names something that is not a regular file")])
-    with storage_errors("write"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".cellhost-{secrets.token_hex(8)}.tmp")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                if path.exists():
-                    os.fchmod(descriptor, stat.S_IMODE(path.stat().st_mode))
-                os.fsync(descriptor)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    return Written(len(data), hashlib.sha256(data).hexdigest())

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 import msgspec
 from msgspec import Meta
 
-from . import file_content, file_listing
+from . import file_change, file_content, file_listing
+from .schema import LARGEST
 from .tool import Tool, resource_key
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class ListFilesParams(msgspec.Struct, frozen=True):
             Meta(
                 min_length=1,
                 max_length=1000,
-                description="Glob over paths: `*.csv` in the top folder, `**/*.csv` everywhere, `**` all (default).",
+                description="Glob over paths from the workspace: `*.csv` in its top folder, `**/*.csv` everywhere, "
+                "`data/**` all below data, `**` all (default). Also `?` and `[0-9]`; no `{a,b}`.",
                 examples=["**/*.csv"],
             ),
         ]
@@ -61,8 +63,9 @@ class ListFilesTool(Tool[ListFilesParams, ListFilesResult]):
     name = "list_files"
     title = "List workspace files"
     description = (
-        "List files of the workspace with size and time of change, sorted by path. Hidden folders, caches and secret "
-        "files are left out. When truncated, narrow the pattern or raise the limit."
+        "List files of the workspace with size and time of change (epoch ms), sorted by path. Links, secret files, and "
+        "hidden folders and caches that the pattern does not name are left out. When truncated, narrow the pattern or "
+        "raise the limit."
     )
 
     go_on = "a narrower pattern, or a higher limit"
@@ -94,8 +97,15 @@ class ReadFileResult(TypedDict):
 
 class ReadFileParams(msgspec.Struct, frozen=True):
     path: FilePath
-    offset: Annotated[int, Meta(ge=1, description="First line to return, from 1 (base64: first byte).")] | None = None
-    limit: Annotated[int, Meta(ge=1, description="Lines to return (default 2000; base64: bytes).")] | None = None
+    offset: (
+        Annotated[int, Meta(ge=1, le=LARGEST, description="First line to return, from 1 (base64: first byte).")] | None
+    ) = None
+    limit: (
+        Annotated[
+            int, Meta(ge=1, le=LARGEST, description="Lines to return (default 2000; base64: bytes, default all).")
+        ]
+        | None
+    ) = None
     encoding: (
         Annotated[Literal["utf-8", "base64"], Meta(description="utf-8 (default) for text, base64 for any bytes.")]
         | None
@@ -107,10 +117,11 @@ class ReadFileTool(Tool[ReadFileParams, ReadFileResult]):
     title = "Read a workspace file"
     description = (
         "Read a file of the workspace: text by lines, or any bytes as base64. `bytes`, `lines` and `checksum` are the "
-        "whole file's. When truncated, go on with `offset`."
+        "whole file's. When truncated, go on with `offset`: what it was plus the lines (base64: bytes) you got. A line "
+        "too long for one answer is cut: get the rest of it as base64."
     )
     path_parameter = "path"
-    go_on = "offset"
+    go_on = "offset: what it was plus what you got"
 
     def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         return (_path_key(arguments),)
@@ -163,8 +174,9 @@ class WriteFileTool(Tool[WriteFileParams, WriteFileResult]):
     name = "write_file"
     title = "Write a workspace file"
     description = (
-        "Write text to a file of the workspace, all at once or not at all; folders are made as needed. Jobs see it at "
-        "once, and a module written so can be imported by them."
+        "Write text to a file of the workspace, all at once or not at all. It replaces the whole file, unless append "
+        "is set; to change a part use edit_file. Folders are made as needed. Jobs see the file at once, and can import "
+        "a module written so."
     )
     read_only = False
     requires_approval = True
@@ -181,7 +193,7 @@ class WriteFileTool(Tool[WriteFileParams, WriteFileResult]):
     async def run(self, params: WriteFileParams, call: Call) -> WriteFileResult:
         workspace = call.host.workspace
         written = await call.host.in_file_thread(
-            file_content.write_file,
+            file_change.write_file,
             workspace.resolve(params.path),
             params.content,
             append=bool(params.append),
@@ -199,7 +211,7 @@ class EditFileResult(TypedDict):
 class EditFileParams(msgspec.Struct, frozen=True):
     path: FilePath
     old: Annotated[str, Meta(min_length=1, description="The exact text to replace; it must stand there once.")]
-    new: Annotated[str, Meta(description="The text to put in its place.")]
+    new: Annotated[str, Meta(description="The text to put in its place; may be empty.")]
     replace_all: Annotated[bool, Meta(description="Replace every occurrence.")] | None = None
 
 
@@ -207,8 +219,8 @@ class EditFileTool(Tool[EditFileParams, EditFileResult]):
     name = "edit_file"
     title = "Replace text in a workspace file"
     description = (
-        "Replace an exact piece of text in a file of the workspace. It must stand there exactly once, unless "
-        "replace_all is set: give enough of the lines around it."
+        "Replace an exact piece of text in a file of the workspace, blanks and line ends included. It must stand there "
+        "exactly once, unless replace_all is set: give enough of the lines around it."
     )
     read_only = False
     requires_approval = True
@@ -225,7 +237,7 @@ class EditFileTool(Tool[EditFileParams, EditFileResult]):
     async def run(self, params: EditFileParams, call: Call) -> EditFileResult:
         workspace = call.host.workspace
         edited = await call.host.in_file_thread(
-            file_content.edit_file,
+            file_change.edit_file,
             workspace.resolve(params.path),
             params.old,
             params.new,

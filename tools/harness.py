@@ -8,6 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from .call import TRUSTED_DOORS
+from .changes import Change
+from .data import FrameState
 from .method import Method
 
 if TYPE_CHECKING:
@@ -15,10 +17,7 @@ if TYPE_CHECKING:
 
 Id = Annotated[str, Meta(min_length=1, max_length=256)]
 ProjectId = Annotated[str, Meta(min_length=1, max_length=64, description="Project: [a-z0-9][a-z0-9._-]{0,63}.")]
-FrameStatus = Annotated[
-    Literal["ready", "processing", "done", "failed", "interrupted", "awaiting_user_response"],
-    Meta(description="State of the frame."),
-]
+FrameStatus = Annotated[FrameState, Meta(description="State of the frame.")]
 ToolName = Annotated[str, Meta(min_length=1, max_length=64, description="Name of a tool, or * for all.")]
 
 
@@ -74,6 +73,7 @@ class FrameNew(Method[FrameNewParams, FrameId]):
             project_id=params.project_id or call.caller.project_id,
             status=params.status or "ready",
         )
+        call.host.changes.publish(Change(params.project_id or call.caller.project_id, "frame", frame_id))
         return {"frame_id": frame_id}
 
 
@@ -96,7 +96,9 @@ class FrameUpdate(Method[FrameUpdateParams, dict[str, Any]]):
             for name, value in msgspec.structs.asdict(params).items()
             if name != "frame_id" and value is not None
         }
-        return await call.host.session.update_frame(call.caller, params.frame_id, given)
+        frame = await call.host.session.update_frame(call.caller, params.frame_id, given)
+        call.host.changes.publish(Change(call.caller.project_id, "frame", params.frame_id))
+        return frame
 
 
 class FrameUseParams(msgspec.Struct, frozen=True):
@@ -128,7 +130,7 @@ class PermissionSetParams(msgspec.Struct, frozen=True):
     decision: Annotated[Literal["allow", "deny", "ask"], Meta(description="What happens to a matching call.")]
     scope_id: (
         Annotated[
-            str, Meta(max_length=256, description="Project or root frame; default: this session's. Global: empty.")
+            str, Meta(max_length=128, description="Project or root frame; default: this session's. Global: empty.")
         ]
         | None
     ) = None

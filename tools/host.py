@@ -20,6 +20,7 @@ from ..store.errors import HostError, InvalidParams, Issue, PermissionNeeded, Un
 from ..store.version import VERSION
 from .audit import Audit, Entry
 from .callbacks import CALLBACK_METHODS
+from .changes import Changes
 from .harness import HARNESS_METHODS
 from .keeper import Keeper
 from .normalise import normalise, validate
@@ -39,9 +40,10 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
+    from .approval import Approvals, Ask
     from .call import Call, Caller, Door
     from .config import Config
-    from .gate import Gate
+    from .gate import Admission, Gate
     from .harness import PingResult
     from .jobs import Background, Executor
     from .kernel.spec import KernelFactory
@@ -75,10 +77,15 @@ class Host:
         self.store = StoreThread(config.data_folder)
         self.session = Session(self.store, config, self.workspace.root)
         self.audit = Audit(self.store)
+        self.changes = Changes()
+        self.ending = anyio.Event()
+        """Set when the host is about to end: whatever waits for news ends with what it has."""
         self.keeper = Keeper()
         self.methods = _method_table()
         self.open_door: Callable[[], Awaitable[Path]] | None = None
         """Makes the socket that jobs call back through; set by whoever serves it."""
+        self.asker: Callable[[], Ask | None] = lambda: None
+        """How a job's calls reach a person now; set by whoever has a channel that can carry a question."""
         self._kernel_factory = kernel_factory
         self._order = ResourceOrder()
         self._file_threads = anyio.CapacityLimiter(FILE_THREADS)
@@ -93,6 +100,13 @@ class Host:
         from . import gate
 
         return gate.Gate(self.store, self.config.rules)
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """Questions to a person."""
+        from . import approval
+
+        return approval.Approvals(self.gate)
 
     @cached_property
     def queries(self) -> Queries:
@@ -164,7 +178,8 @@ class Host:
         self.store.close()
 
     def end_waits(self) -> None:
-        """Let every call that waits for a job answer with what there is."""
+        """Let every call that waits for a job or for news answer with what there is."""
+        self.ending.set()
         if "background" in self.__dict__:
             self.background.end_waits()
 
@@ -234,7 +249,13 @@ class Host:
             if call.identity is None:
                 call.identity = await self.session.caller(call.door)
             if isinstance(method, Tool) and method.requires_approval:
-                entry.request_id = await self.gate.admit(_subject(method, named, call.caller), call.caller)
+                subject = _subject(method, named, call.caller)
+                admission = await self.gate.admit(subject)
+                while not admission.allowed:
+                    self._order.leave(turn)
+                    admission = await self._approved(method, typed, subject, call, entry)
+                    turn = self._order.enter(keys, mutating=method.mutating, ahead=method.ahead)
+                entry.request_id = admission.request_id
             if not turn.ready:
                 with call.waiting():
                     await turn.started()
@@ -244,6 +265,28 @@ class Host:
             raise
         finally:
             self._order.leave(turn)
+
+    async def _approved(
+        self, tool: Tool[Any, Any], typed: msgspec.Struct, subject: Subject, call: Call, entry: Entry
+    ) -> Admission:
+        """Ask a person, and look at the rules anew when the answer may stand there.
+
+        Raises:
+            PermissionNeeded: refused, or nobody there who could be asked.
+        """
+        preview = await tool.preview(typed, call)
+        request_id = await self.gate.on_record(subject, call.caller, preview)
+        from . import gate
+        from .approval import nobody_to_ask, question_of
+
+        ask = call.ask or (self.asker() if call.door == "kernel" else None)
+        if ask is None:
+            raise nobody_to_ask(subject, request_id)
+        question = question_of(subject, request_id, preview, entry.keys, dangerous=tool.destructive)
+        with call.waiting():
+            if await self.approvals.obtain(question, ask, call.caller):
+                return gate.Admission(allowed=True, request_id=request_id)
+        return await self.gate.admit(subject)
 
     async def _record(self, entry: Entry, *, mutating: bool, wanted: bool) -> None:
         if not wanted:
@@ -260,9 +303,7 @@ class Host:
         Raises:
             InvalidParams: the tool would refuse the arguments.
         """
-        tool = REGISTRY.get(name) or REGISTRY.get_by_host_method(name)
-        if tool is None:
-            raise InvalidParams("no such tool", [Issue("$.tool", _nearest(name, REGISTRY.tools))])
+        tool = REGISTRY.find(name)
         try:
             given = normalise(arguments, tool.signature)
             validate(given, tool.signature)

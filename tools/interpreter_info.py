@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..store.errors import StorageError, TimedOut
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ANSWER_WITHIN_S = 20.0
 
@@ -34,7 +30,7 @@ class InterpreterInfo(msgspec.Struct, frozen=True):
     packages: dict[str, str]
 
 
-def ask_interpreter(executable: str, environment: dict[str, str], folder: Path) -> InterpreterInfo:
+def ask_interpreter(executable: str, environment: dict[str, str]) -> InterpreterInfo:
     """Run the interpreter and read its answer; blocking.
 
     Raises:
@@ -47,7 +43,7 @@ def ask_interpreter(executable: str, environment: dict[str, str], folder: Path) 
             capture_output=True,
             stdin=subprocess.DEVNULL,
             env=environment,
-            cwd=folder,
+            cwd="/",  # a workspace need not be there yet
             timeout=ANSWER_WITHIN_S,
             check=True,
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
     from pathlib import Path
 
-    from .call import Caller
+    from .call import Caller, ReportProgress
     from .host import Host
     from .kernel.jobs import Jobs
     from .kernel.kernel import Kernel
@@ -99,6 +99,24 @@ class Background:
             return self._replacement
         owner = JobOwner(caller.project_id, caller.root_frame_id, caller.frame_id)
         return Executor(BackgroundExecutor(await self.engine(), owner), lambda: self._prepare(caller))
+
+    @staticmethod
+    def owner_of(project_id: str) -> JobOwner:
+        """Somebody who may look at a project's jobs, and launches none."""
+        return JobOwner(project_id, "", "")
+
+    async def follow(self, caller: Caller, exec_id: str, report: ReportProgress) -> None:
+        """Report a job's progress until cancelled."""
+        engine = await self.engine()
+        owner = self.owner_of(caller.project_id)
+        async with engine.subscribe(caller.project_id) as news:
+            while True:
+                progress = (await engine.peek(owner, exec_id, max_chars=1))["progress"]
+                if progress is not None:
+                    report(progress["done"], progress["total"], progress["message"])
+                async for item in news:
+                    if item.exec_id == exec_id:
+                        break
 
     def current(self) -> Any:
         """The executor of the current frame, or the one it was replaced with; its calls may be awaited."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import msgspec
@@ -28,7 +29,7 @@ class KernelInfoResult(TypedDict):
 
 class KernelInfoParams(msgspec.Struct, frozen=True):
     packages: (
-        Annotated[str, Meta(max_length=100, description="Only packages whose name starts so.", examples=["pandas"])]
+        Annotated[str, Meta(max_length=100, description="Only packages whose name begins so.", examples=["pandas"])]
         | None
     ) = None
 
@@ -37,8 +38,8 @@ class KernelInfoTool(Tool[KernelInfoParams, KernelInfoResult]):
     name = "kernel_info"
     title = "The jobs' Python and packages"
     description = (
-        "Tell which Python runs the background jobs and which packages it has. "
-        "Ask with `packages` before importing one."
+        "Tell which Python runs the background jobs and which packages are installed there, by the names they are "
+        "installed under (scikit-learn, not sklearn). Ask with `packages` before importing one."
     )
 
     def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -47,12 +48,10 @@ class KernelInfoTool(Tool[KernelInfoParams, KernelInfoResult]):
 
     async def run(self, params: KernelInfoParams, call: Call) -> KernelInfoResult:
         host = call.host
-        chosen = choose_interpreter(host.workspace.make(), host.config.python)
-        info = await host.in_file_thread(
-            ask_interpreter, chosen.executable, build_environment(chosen.executable), host.workspace.root
-        )
-        prefix = (params.packages or "").lower()
-        kept = {name: version for name, version in info.packages.items() if name.lower().startswith(prefix)}
+        chosen = choose_interpreter(host.workspace.root, host.config.python)
+        info = await host.in_file_thread(ask_interpreter, chosen.executable, build_environment(chosen.executable))
+        prefix = _normalised(params.packages or "")
+        kept = {name: version for name, version in info.packages.items() if _normalised(name).startswith(prefix)}
         return {
             "python": info.python,
             "executable": chosen.executable,
@@ -60,3 +59,8 @@ class KernelInfoTool(Tool[KernelInfoParams, KernelInfoResult]):
             "packages": kept,
             "confinement": host.CONFINEMENT,
         }
+
+
+def _normalised(name: str) -> str:
+    """A package's name as installers compare it (PyPA: name normalisation)."""
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..store.errors import InvalidParams, Issue
 from .artifacts import ListArtifactsTool, SaveArtifactTool
 from .background import (
     InterruptBackgroundExecTool,
@@ -53,6 +55,19 @@ class Registry:
     def get_by_host_method(self, method: str) -> Tool[Any, Any] | None:
         """The one instance behind that host method, or None."""
         return self._by_host_method.get(method)
+
+    def find(self, name: str) -> Tool[Any, Any]:
+        """The tool that is called by that name, its own or its host method's.
+
+        Raises:
+            InvalidParams: there is none; names the nearest.
+        """
+        tool = self.get(name) or self.get_by_host_method(name)
+        if tool is None:
+            nearest = difflib.get_close_matches(name[:64], self.tools, n=1)
+            meant = f"did you mean {nearest[0]}?" if nearest else f"must be one of {', '.join(self.tools)}"
+            raise InvalidParams("no such tool", [Issue("$.tool", meant)])
+        return tool
 
     def _add(self, tool: Tool[Any, Any]) -> None:
         if {tool.name, tool.host_method} & (self.tools.keys() | self._by_host_method.keys()):

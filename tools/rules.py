@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+from .globs import ANYTHING, compile_glob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,46 +94,5 @@ def matches(pattern: str, subject: Subject, *, allowing: bool) -> bool:
         return True
     if subject.target_is_code and pattern.startswith(_HASH_PREFIX):
         return pattern == code_pattern(target)
-    one_line = allowing and subject.target_is_code
-    return _compiled(pattern, one_line).fullmatch(target) is not None
-
-
-@lru_cache(maxsize=512)
-def _compiled(pattern: str, one_line: bool) -> re.Pattern[str]:
-    """A glob as a regex whose stars are atomic: matching time grows with the text, not with its power."""
-    anything = r"[^\r\n]" if one_line else r"[\s\S]"
-    parts = [""]
-    for piece in _pieces(pattern):
-        if piece == "*":
-            parts.append("")
-        else:
-            parts[-1] += _one_character(piece, anything)
-    first, *rest = parts
-    if not rest:
-        return re.compile(first)
-    between = "".join(f"(?>{anything}*?{part})" for part in rest[:-1])
-    return re.compile(f"{first}{between}{anything}*{rest[-1]}")
-
-
-def _pieces(pattern: str) -> Iterable[str]:
-    """The glob's pieces: `*`, `?`, a bracketed class, or one literal character."""
-    at = 0
-    while at < len(pattern):
-        end = pattern.find("]", at + 2) if pattern[at] == "[" else -1
-        after = end + 1 if end > 0 else at + 1
-        yield pattern[at:after]
-        at = after
-
-
-def _one_character(piece: str, anything: str) -> str:
-    if piece == "?":
-        return anything
-    if len(piece) == 1:
-        return re.escape(piece)
-    negated = piece[1] == "!"
-    body = re.sub(r"([\\\[\]^&~|])", r"\\\1", piece[2:-1] if negated else piece[1:-1])
-    try:
-        re.compile(f"[{body}]")
-    except re.error:
-        return r"(?!)"  # a range that runs backwards matches nothing
-    return f"(?={anything})[{'^' if negated else ''}{body}]"
+    anything = r"[^\r\n]" if allowing and subject.target_is_code else ANYTHING
+    return compile_glob(pattern, anything).fullmatch(target) is not None

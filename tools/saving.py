@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import mimetypes
+import os
+import shutil
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from ..store.artifacts import NewVersion
+from .changes import Change
 from .file_content import storage_errors
+from .workspace import temporary_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,12 +51,13 @@ class Artifacts:
         new = NewVersion(
             frame_id=caller.frame_id,
             filename=filename,
-            content_type=params.content_type or mimetypes.guess_type(filename)[0] or DEFAULT_TYPE,
+            content_type=params.content_type or guessed_type(filename),
             producing_cell_id=caller.cell_id,
             input_version_ids=tuple(dict.fromkeys([*(params.input_version_ids or ()), *read])),
             priority=params.priority,
         )
         version = await host.in_file_thread(_save, records, source, new)
+        host.changes.publish(Change(caller.project_id, "artifact", version.version_id))
         return {
             "artifact_id": version.artifact_id,
             "version_id": version.version_id,
@@ -70,13 +75,21 @@ class Artifacts:
         version = await self._host.store.run(records.artifacts.version, version_id)
         if caller.exec_id is not None:
             self._read_by.setdefault(caller.exec_id, set()).add(version_id)
-        target = self._host.workspace.make() / COPIES_FOLDER / version_id / version.filename
+        target = self._host.workspace.make() / COPIES_FOLDER / version.version_id / version.filename
         await self._host.in_file_thread(_copy_out, records, version, target)
         return str(target)
 
     def forget(self, exec_id: str) -> None:
         """Drop what is known of a job that has ended."""
         self._read_by.pop(exec_id, None)
+
+
+def guessed_type(filename: str) -> str:
+    """The MIME type that a file's name stands for; of a compressed file, the compression's."""
+    kind, compression = mimetypes.guess_type(f"./{filename}")  # a name such as data:… is no URL
+    if compression is not None:
+        return f"application/{compression if compression == 'gzip' else f'x-{compression}'}"
+    return kind or DEFAULT_TYPE
 
 
 def _save(records: Records, source: Path, new: NewVersion) -> Version:
@@ -86,13 +99,27 @@ def _save(records: Records, source: Path, new: NewVersion) -> Version:
 
 def _copy_out(records: Records, version: Version, target: Path) -> None:
     """A copy, not a link: whoever changes it does not change what is stored."""
-    if target.exists():
-        return
+    written_at = version.created_at * 1_000_000
     with storage_errors("copy"):
+        if _is_untouched(target, version.size_bytes, written_at):
+            return
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(target.name + ".tmp")
-        with records.objects.open(version.checksum, version.size_bytes) as source, temporary.open("wb") as copy:
-            while chunk := source.read(1 << 20):
-                copy.write(chunk)
-        temporary.chmod(0o444)
-        temporary.replace(target)
+        temporary = target.with_name(temporary_name())
+        try:
+            with records.objects.open(version.checksum, version.size_bytes) as source, temporary.open("xb") as copy:
+                shutil.copyfileobj(source, copy, 1 << 20)
+            temporary.chmod(0o444)
+            os.utime(temporary, ns=(written_at, written_at))
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def _is_untouched(copy: Path, size: int, written_at: int) -> bool:
+    """Whether there is a copy that nobody has written to since it was made: its time says so."""
+    try:
+        status = copy.stat()
+    except FileNotFoundError:
+        return False
+    return status.st_size == size and status.st_mtime_ns == written_at

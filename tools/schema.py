@@ -8,6 +8,9 @@ import msgspec
 
 Schema = dict[str, Any]
 
+LARGEST = 2**53 - 1
+"""The largest integer that every JSON reader keeps exactly."""
+
 
 def parameters_schema(struct: type[msgspec.Struct]) -> Schema:
     """An object schema without `$ref` at its top, closed to unknown keys.

@@ -11,12 +11,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+import msgspec
+
 from ..store.errors import InvalidParams
 from .method import Method, P, R
 from .normalise import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from .call import Call
 
 MAX_KEY_CHARS = 512
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -59,6 +63,11 @@ class Tool(Method[P, R]):
         """What a permission rule's pattern is matched with; empty for tools that ask for none."""
         del arguments
         return ""
+
+    async def preview(self, params: P, call: Call) -> str:
+        """What a person is shown who is asked about the call: the target, unless a tool has more to show."""
+        del call
+        return self.permission_target(msgspec.structs.asdict(params))
 
     def execute(self, context: Invokes, arguments: Mapping[str, Any]) -> Any:
         """Forward one normalised value to `context.invoke(host_method, …)` and return what that returns.

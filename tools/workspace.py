@@ -5,19 +5,31 @@ A guard-rail for tools, not a boundary for code in a job.
 
 from __future__ import annotations
 
+import secrets
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ..store.errors import Denied, InvalidParams, Issue
+from ..store.errors import Denied, InvalidParams, Issue, StorageError
 
 _SECRET = (".env", "*.env", ".env.*", "*.pem", "*.key", "id_rsa", "id_ed25519", ".netrc", ".pgpass")
 _NOT_SECRET = (".env.example",)
+_TEMPORARY = (".cellhost-", ".tmp")
 
 
 def is_secret(name: str) -> bool:
     """True for file names that hold secrets by convention, in any case."""
     lowered = name.lower()
     return lowered not in _NOT_SECRET and any(fnmatchcase(lowered, pattern) for pattern in _SECRET)
+
+
+def temporary_name() -> str:
+    """A fresh name for a file that is still being written."""
+    return secrets.token_hex(8).join(_TEMPORARY)
+
+
+def is_temporary(name: str) -> bool:
+    """True for such a name."""
+    return name.startswith(_TEMPORARY[0]) and name.endswith(_TEMPORARY[1])
 
 
 class Workspace:
@@ -27,8 +39,17 @@ class Workspace:
         self.root = folder.resolve()
 
     def make(self) -> Path:
-        """The folder, existing."""
-        self.root.mkdir(parents=True, exist_ok=True)
+        """The folder, existing.
+
+        Raises:
+            StorageError: it cannot be made.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            raise StorageError(
+                "the workspace folder cannot be made", hint="check that --workspace names a folder, or a place for one"
+            ) from None
         return self.root
 
     def resolve(self, path: str) -> Path:
@@ -40,6 +61,8 @@ class Workspace:
         """
         if not path or "\0" in path:
             raise InvalidParams("invalid path", [Issue("$.path", "must be a non-empty path without NUL")])
+        if path.endswith("/"):
+            raise InvalidParams("not a file", [Issue("$.path", "names a folder")])
         try:
             target = (self.root / path).resolve()
         except (OSError, RuntimeError):  # too long, or links in a circle
@@ -52,7 +75,7 @@ class Workspace:
         if any(is_secret(part) for part in (*Path(path).parts, *target.relative_to(self.root).parts)):
             raise Denied(
                 "files that hold secrets are never read or written by tools",
-                hint="keep secrets out of what an agent handles; pass them to a job by its `env` argument",
+                hint="keep secrets out of what an agent handles; code in a job can read the file itself",
             )
         return target
 

@@ -11,8 +11,9 @@ from cellhost import Config, Dispatcher, build_dispatcher
 from cellhost.store.errors import Closed, Denied, InvalidParams, NotFound, NotReadOnly, UnknownMethod
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from .conftest import SetRule
 
 
 class RecordingExecutor:
@@ -38,27 +39,7 @@ class RecordingExecutor:
         return {"exec_id": exec_id, "status": "interrupted"}
 
 
-@pytest.fixture
-async def dispatcher(tmp_path: Path) -> AsyncIterator[Dispatcher]:
-    """A host that was never entered: no kernels."""
-    made = build_dispatcher(Config(data_dir=tmp_path / "data"), workspace=tmp_path / "work")
-    yield made
-    await made.host.aclose()
-
-
-@pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[Dispatcher]:
-    """A host with all it needs for jobs."""
-    with anyio.fail_after(60):
-        async with build_dispatcher(Config(data_dir=tmp_path / "data"), workspace=tmp_path / "work") as made:
-            yield made
-
-
-def rule(dispatcher: Dispatcher, tool: str, decision: str) -> None:
-    dispatcher.store.set_permission_rule(scope="global", scope_id="", tool=tool, pattern="*", decision=decision)
-
-
-async def test_query_stays_read_only_and_answers_under_a_deny_rule(dispatcher: Dispatcher) -> None:
+async def test_query_stays_read_only_and_answers_under_a_deny_rule(dispatcher: Dispatcher, rule: SetRule) -> None:
     rule(dispatcher, "query", "deny")
     assert await dispatcher("query", [{"sql": "SELECT 7 AS value"}]) == [{"value": 7}]
     with pytest.raises(NotReadOnly, match="only allows read-only") as caught:
@@ -88,7 +69,7 @@ async def test_query_answers_as_table_and_as_frame(dispatcher: Dispatcher) -> No
     assert await dispatcher("query", {"sql": "SELECT 1 AS a, 'x' AS a"}) == [{"a": 1, "a_2": "x"}]
 
 
-async def test_a_launch_is_gated_and_an_interrupt_is_not(dispatcher: Dispatcher) -> None:
+async def test_a_launch_is_gated_and_an_interrupt_is_not(dispatcher: Dispatcher, rule: SetRule) -> None:
     executor = dispatcher.background = RecordingExecutor()
     rule(dispatcher, "exec_background", "deny")
     denied = await dispatcher("exec_background", [{"code": "print(1)"}])
@@ -115,9 +96,14 @@ async def test_a_replaced_executor_is_waited_for_by_looking_at_it(dispatcher: Di
     assert (await dispatcher("exec_wait", ["exec-1"]))["done"] is True
 
 
-async def test_a_replaced_executor_gets_further_arguments_only_when_they_were_given(dispatcher: Dispatcher) -> None:
-    class Labelled(RecordingExecutor):
-        async def launch(self, code: str, origin: str = "agent", **given: Any) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
+async def test_a_replaced_executor_gets_further_arguments_only_when_they_were_given(
+    dispatcher: Dispatcher, rule: SetRule
+) -> None:
+    class Labelled:
+        def __init__(self) -> None:
+            self.calls: list[tuple[Any, ...]] = []
+
+        async def launch(self, code: str, origin: str = "agent", **given: Any) -> dict[str, Any]:
             self.calls.append(("launch", code, origin, given))
             return {"exec_id": "exec-2", "status": "queued", "theirs": True}
 
@@ -179,7 +165,7 @@ async def test_an_approval_for_once_is_spent_by_one_of_eight_racing_calls(dispat
     assert executor.calls == [("launch", "print(1)", "agent")]
 
 
-async def test_permission_check_tells_what_the_rules_would_say(dispatcher: Dispatcher) -> None:
+async def test_permission_check_tells_what_the_rules_would_say(dispatcher: Dispatcher, rule: SetRule) -> None:
     assert (await dispatcher("permission_check", ["query", {"sql": "SELECT 1"}]))["decision"] == "allow"
     assert (await dispatcher("permission_check", ["exec_background", {"code": "1"}]))["decision"] == "ask"
     assert (await dispatcher("permission_check", ["write_file", {"path": "a", "content": ""}]))["decision"] == "allow"
@@ -214,7 +200,9 @@ async def test_a_path_outside_the_workspace_is_denied(dispatcher: Dispatcher, tm
     "path",
     [".env", "prod.ENV", ".env.local", "server.pem", "keys/my.KEY", "id_rsa", "x/id_ed25519", ".netrc", ".pgpass"],
 )
-async def test_secret_files_are_vetoed_before_any_rule(dispatcher: Dispatcher, tmp_path: Path, path: str) -> None:
+async def test_secret_files_are_vetoed_before_any_rule(
+    dispatcher: Dispatcher, tmp_path: Path, path: str, rule: SetRule
+) -> None:
     rule(dispatcher, "*", "allow")
     target = tmp_path / "work" / path
     target.parent.mkdir(parents=True)
@@ -233,7 +221,7 @@ async def test_the_example_of_an_env_file_is_no_secret(dispatcher: Dispatcher) -
     assert (await dispatcher("write_file", [".env.example", "KEY="]))["bytes"] == 4
 
 
-async def test_jobs_need_a_running_host_and_the_error_says_how(dispatcher: Dispatcher) -> None:
+async def test_jobs_need_a_running_host_and_the_error_says_how(dispatcher: Dispatcher, rule: SetRule) -> None:
     rule(dispatcher, "exec_background", "allow")
     with pytest.raises(Closed) as caught:
         await dispatcher("exec_background", ["print(1)"])
@@ -281,7 +269,7 @@ async def test_a_host_continues_its_workspaces_session(tmp_path: Path) -> None:
     assert frames[0] == frames[1] != frames[2]
 
 
-async def test_every_call_is_audited_without_contents_and_secrets(dispatcher: Dispatcher) -> None:
+async def test_every_call_is_audited_without_contents_and_secrets(dispatcher: Dispatcher, rule: SetRule) -> None:
     await dispatcher("write_file", ["a.txt", "the content"])
     await dispatcher("query", ["SELECT 1"])
     with pytest.raises(InvalidParams):
@@ -304,7 +292,7 @@ async def test_every_call_is_audited_without_contents_and_secrets(dispatcher: Di
     assert {row.door for row in rows} == {"in_process"}
 
 
-async def test_team_mode_refuses_kernels_without_a_session_scoped_factory(tmp_path: Path) -> None:
+async def test_team_mode_refuses_kernels_without_a_session_scoped_factory(tmp_path: Path, rule: SetRule) -> None:
     config = Config(data_dir=tmp_path / "data")
     config.team_mode = True
     made = build_dispatcher(config, workspace=tmp_path / "data" / "agent-workspaces" / "session")
@@ -318,7 +306,7 @@ async def test_team_mode_refuses_kernels_without_a_session_scoped_factory(tmp_pa
 
 
 async def test_a_job_runs_where_write_file_writes_and_nothing_lands_in_our_own_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: SetRule
 ) -> None:
     own_folder = tmp_path / "own"
     own_folder.mkdir()
@@ -346,7 +334,7 @@ async def test_a_job_runs_where_write_file_writes_and_nothing_lands_in_our_own_f
     assert list(own_folder.iterdir()) == []
 
 
-async def test_a_job_calls_back_into_the_host_while_it_runs(running: Dispatcher) -> None:
+async def test_a_job_calls_back_into_the_host_while_it_runs(running: Dispatcher, rule: SetRule) -> None:
     rule(running, "exec_background", "allow")
     await running("write_file", ["input.txt", "one two three"])
     source = await running("save_artifact", ["input.txt"])
@@ -376,7 +364,7 @@ async def test_a_job_calls_back_into_the_host_while_it_runs(running: Dispatcher)
     assert lineage["inputs"] == [{"version_id": source["version_id"], "filename": "input.txt"}]
 
 
-async def test_a_denied_call_of_a_job_raises_in_the_job(running: Dispatcher) -> None:
+async def test_a_denied_call_of_a_job_raises_in_the_job(running: Dispatcher, rule: SetRule) -> None:
     rule(running, "exec_background", "allow")
     await running("permission_set", ["global", "write_file", "forbidden.txt", "deny"])
     code = "try:\n    host.write_file('forbidden.txt', 'x')\nexcept RuntimeError as error:\n    print(error)\n"
@@ -385,7 +373,9 @@ async def test_a_denied_call_of_a_job_raises_in_the_job(running: Dispatcher) -> 
     assert outcome["stdout"].startswith("host.write_file error: Permission denied")
 
 
-async def test_a_module_written_into_the_workspace_can_be_imported_and_shadows_nothing(running: Dispatcher) -> None:
+async def test_a_module_written_into_the_workspace_can_be_imported_and_shadows_nothing(
+    running: Dispatcher, rule: SetRule
+) -> None:
     rule(running, "exec_background", "allow")
     await running("write_file", ["plot_data.py", "VALUE = 42\n"])
     await running("write_file", ["json.py", "raise SystemExit('shadowed')\n"])

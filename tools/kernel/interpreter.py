@@ -40,8 +40,8 @@ def _locate(workspace: Path, python: str) -> str:
 
     # Symlinks stay: a virtual environment is known by where its link stands.
     path = os.path.normpath(workspace / python) if os.sep in python else shutil.which(python)
-    if path is None or not (os.access(path, os.X_OK) and Path(path).is_file()):
-        name = Path(python).name
+    if path is None or "\0" in path or not (os.access(path, os.X_OK) and Path(path).is_file()):
+        name = Path(python).name[:64]
         raise InvalidParams(
             f"there is no executable interpreter {name!r}",
             [Issue("$.kernel.python", "is not an executable file")],

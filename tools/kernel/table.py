@@ -69,7 +69,7 @@ class JobTable:
         if _EXEC_ID.fullmatch(exec_id):
             record = await self._records.find(owner.project_id, exec_id)
         if record is None:
-            raise NotFound(f"there is no job {exec_id[:64]!r}", hint="exec_list shows the jobs there are")
+            raise NotFound("there is no such job", hint="exec_list shows the jobs there are")
         return record
 
     async def by_key(self, project_id: str, key: str) -> JobRecord | None:

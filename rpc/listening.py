@@ -1,0 +1,94 @@
+"""`subscriptions/listen` (MCP 2026-07-28): one request that stays open and carries the notifications it asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+
+from ..store.errors import HostError
+from .subscriptions import BETWEEN_S, news_of
+
+if TYPE_CHECKING:
+    from ..tools.host import Host
+    from .incoming import Incoming
+    from .resources import Resources
+    from .subscriptions import News
+    from .tasks import Tasks
+
+SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
+
+
+class Filter:
+    """What a client asked for, as far as we offer it."""
+
+    def __init__(self, wanted: dict[str, Any], resources: Resources) -> None:
+        self.list_changed = wanted.get("resourcesListChanged") is True
+        self.uris = {uri for uri in _texts(wanted.get("resourceSubscriptions")) if resources.is_one(uri)}
+        self.tasks = set(_texts(wanted.get("taskIds")))
+
+    def as_acknowledged(self) -> dict[str, Any]:
+        """What will be sent."""
+        agreed: dict[str, Any] = {}
+        if self.list_changed:
+            agreed["resourcesListChanged"] = True
+        if self.uris:
+            agreed["resourceSubscriptions"] = sorted(self.uris)
+        if self.tasks:
+            agreed["taskIds"] = sorted(self.tasks)
+        return agreed
+
+
+async def listen(
+    host: Host, resources: Resources, tasks: Tasks, incoming: Incoming, wanted: dict[str, Any]
+) -> dict[str, Any]:
+    """Send what was asked for until the client cancels the request or the server ends; then the closing result."""
+    stream = _Stream(incoming, Filter(wanted, resources), tasks)
+    stream.acknowledge()
+    with incoming.connection.workers.waiting():
+        async with anyio.create_task_group() as running:
+
+            async def until_the_end() -> None:
+                await host.ending.wait()
+                running.cancel_scope.cancel()
+
+            running.start_soon(until_the_end)
+            async with news_of(host) as news:
+                async for item in news:
+                    await stream.tell(item)
+    return {"_meta": {SUBSCRIPTION_KEY: incoming.id}}
+
+
+class _Stream:
+    def __init__(self, incoming: Incoming, wanted: Filter, tasks: Tasks) -> None:
+        self._incoming = incoming
+        self._filter = wanted
+        self._tasks = tasks
+
+    def acknowledge(self) -> None:
+        self._notify("notifications/subscriptions/acknowledged", {"notifications": self._filter.as_acknowledged()})
+
+    async def tell(self, item: News) -> None:
+        if item.kind == "saved" and self._filter.list_changed:
+            self._notify("notifications/resources/list_changed", {})
+        if item.uri in self._filter.uris:
+            self._notify("notifications/resources/updated", {"uri": item.uri})
+            await anyio.sleep(BETWEEN_S)
+        if item.id in self._filter.tasks and item.kind in ("status", "progress"):
+            await self._tell_task(item.id)
+
+    async def _tell_task(self, task_id: str) -> None:
+        try:
+            task = await self._tasks.get(task_id)
+        except HostError:
+            return  # another project's: it is not there for this caller
+        self._notify("notifications/tasks", task)
+
+    def _notify(self, method: str, params: dict[str, Any]) -> None:
+        own = {"_meta": {SUBSCRIPTION_KEY: self._incoming.id}}
+        self._incoming.connection.outgoing.notify(method, params | own)
+
+
+def _texts(value: Any) -> list[str]:
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, str)]

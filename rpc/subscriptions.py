@@ -1,0 +1,150 @@
+"""News that a peer has subscribed to: of jobs, saved files and frames."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+
+    from anyio.abc import TaskGroup
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+    from ..tools.host import Host
+    from .outgoing import Outgoing
+
+OUTPUT_CHARS = 64 * 1024
+"""Output text in one notification at most; `next` says where the rest begins."""
+
+BETWEEN_S = 0.05
+"""Between two notifications about one job's output, at least."""
+
+
+class News(msgspec.Struct, frozen=True):
+    """Something is new: of a job its `status`, `progress` or `output`; a file `saved`; a frame `changed`."""
+
+    project_id: str
+    id: str
+    kind: str
+
+    @property
+    def uri(self) -> str:
+        """The resource that is new or different."""
+        if self.kind == "saved":
+            return f"artifact://{self.id}"
+        return f"frame://{self.id}" if self.kind == "changed" else f"job://{self.id}/log"
+
+
+@asynccontextmanager
+async def news_of(host: Host) -> AsyncGenerator[AsyncIterable[News]]:
+    """All news of a host from now on; a slow reader is told each thing once."""
+    engine = await host.background.engine()
+    send: MemoryObjectSendStream[News]
+    receive: MemoryObjectReceiveStream[News]
+    send, receive = anyio.create_memory_object_stream[News](0)
+
+    async def jobs() -> None:
+        async with engine.subscribe(output=True) as news:
+            async for item in news:
+                await send.send(News(item.project_id, item.exec_id, item.kind))
+
+    async def records() -> None:
+        async with host.changes.subscribe() as changes:
+            async for change in changes:
+                kind = "saved" if change.kind == "artifact" else "changed"
+                await send.send(News(change.project_id, change.id, kind))
+
+    async with send, receive, anyio.create_task_group() as tasks:
+        tasks.start_soon(jobs)
+        tasks.start_soon(records)
+        yield receive
+        tasks.cancel_scope.cancel()
+
+
+class Subscriptions:
+    """One peer's subscriptions outside of any request; their tasks live in `tasks`.
+
+    `ready()` returns when the peer has read enough of what was sent before.
+    """
+
+    def __init__(
+        self, host: Host, outgoing: Outgoing, tasks: TaskGroup, ready: Callable[[], Awaitable[object]]
+    ) -> None:
+        self._host = host
+        self._outgoing = outgoing
+        self._tasks = tasks
+        self._ready = ready
+        self._uris: set[str] = set()
+        self._next: dict[str, str] = {}
+        self._following_jobs = False
+        self._following_resources = False
+
+    def follow_jobs(self) -> None:
+        """Send `exec/update` and `exec/output` from now on (plain)."""
+        if not self._following_jobs:
+            self._following_jobs = True
+            self._tasks.start_soon(self._follow_jobs)
+
+    def subscribe(self, uri: str) -> None:
+        """Send `notifications/resources/updated` for this resource (MCP, handshake era)."""
+        self._uris.add(uri)
+        self.follow_resources()
+
+    def unsubscribe(self, uri: str) -> None:
+        """Stop that."""
+        self._uris.discard(uri)
+
+    def follow_resources(self) -> None:
+        """Send `notifications/resources/list_changed` from now on (MCP, handshake era)."""
+        if not self._following_resources:
+            self._following_resources = True
+            self._tasks.start_soon(self._follow_resources)
+
+    async def _follow_resources(self) -> None:
+        async with news_of(self._host) as news:
+            async for item in news:
+                await self._ready()
+                if item.kind == "saved":
+                    self._outgoing.notify("notifications/resources/list_changed", {})
+                if item.uri in self._uris:
+                    self._outgoing.notify("notifications/resources/updated", {"uri": item.uri})
+                    await anyio.sleep(BETWEEN_S)
+
+    async def _follow_jobs(self) -> None:
+        async with news_of(self._host) as news:
+            async for item in news:
+                await self._ready()
+                if item.kind in ("status", "progress"):
+                    await self._tell_update(item)
+                if item.kind in ("status", "output"):
+                    await self._tell_output(item)
+
+    async def _tell_update(self, item: News) -> None:
+        outcome = await self._peek(item, max_chars=1)
+        told = {name: outcome[name] for name in ("exec_id", "status", "progress")}
+        self._outgoing.notify("exec/update", told | {"next": self._next.get(item.id, "0")})
+
+    async def _tell_output(self, item: News) -> None:
+        """Send what is new in the log, piece by piece; a job that is done is forgotten after its last."""
+        while True:
+            since = self._next.get(item.id, "0")
+            outcome = await self._peek(item, since=since, max_chars=OUTPUT_CHARS)
+            self._next[item.id] = outcome["next"]
+            for stream in ("stdout", "stderr"):
+                if outcome[stream]:
+                    told = {"exec_id": item.id, "stream": stream, "text": outcome[stream], "next": outcome["next"]}
+                    self._outgoing.notify("exec/output", told)
+            if outcome["next"] == since or not outcome["truncated"]:
+                break
+            await self._ready()
+        if outcome["done"]:
+            self._next.pop(item.id, None)
+        await anyio.sleep(BETWEEN_S)
+
+    async def _peek(self, item: News, **options: Any) -> dict[str, Any]:
+        engine = await self._host.background.engine()
+        return await engine.peek(self._host.background.owner_of(item.project_id), item.id, **options)

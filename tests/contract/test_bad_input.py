@@ -1,0 +1,519 @@
+"""Every wrong argument of every tool and harness method, with the exact problems the caller is told."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from cellhost.store.errors import InvalidParams
+from cellhost.tools.harness import HARNESS_METHODS
+from cellhost.tools.registry import REGISTRY
+
+if TYPE_CHECKING:
+    from cellhost import Dispatcher
+
+    from .conftest import Refused
+
+HARNESS = {method.name: method for method in HARNESS_METHODS}
+METHODS = {**REGISTRY.tools, **HARNESS}
+
+SIGNATURES = {
+    "query_schema": "query_schema(database)",
+    "query": "query(sql*, params, limit, df, format, database, explain)",
+    "frames": "frames(frame_id, pattern, project_id, status, roots_only, page, page_size, limit, cursor)",
+    "lineage_get": "lineage_get(version_id*)",
+    "lineage_graph": "lineage_graph(version_id*, direction, max_depth, max_nodes)",
+    "exec_background": "exec_background(code*, label, timeout_s, memory_mb, kernel, env, key)",
+    "exec_list": "exec_list(status, limit, cursor)",
+    "exec_peek": "exec_peek(exec_id*, since, max_chars, stream)",
+    "exec_wait": "exec_wait(exec_id*, timeout_s, since, until)",
+    "exec_interrupt": "exec_interrupt(exec_id*)",
+    "kernel_info": "kernel_info(packages)",
+    "list_files": "list_files(pattern, limit)",
+    "read_file": "read_file(path*, offset, limit, encoding)",
+    "write_file": "write_file(path*, content*, append, expect_checksum)",
+    "edit_file": "edit_file(path*, old*, new*, replace_all)",
+    "save_artifact": "save_artifact(path*, filename, content_type, input_version_ids, priority)",
+    "list_artifacts": "list_artifacts(search, filename, content_type, limit, cursor)",
+    "ping": "ping()",
+    "frame_new": "frame_new(kind*, name, project_id, status)",
+    "frame_update": "frame_update(frame_id*, status, name, task_summary)",
+    "frame_use": "frame_use(frame_id*)",
+    "permission_set": "permission_set(scope*, tool*, pattern*, decision*, scope_id)",
+    "permission_list": "permission_list(scope, tool)",
+    "permission_remove": "permission_remove(rule_id*)",
+    "permission_check": "permission_check(tool*, arguments*)",
+    "permission_pending": "permission_pending()",
+    "permission_resolve": "permission_resolve(request_id*, decision*, remember)",
+}
+
+VALID: dict[str, dict[str, Any]] = {
+    "query": {"sql": "SELECT 1"},
+    "lineage_get": {"version_id": "v-000000000000"},
+    "lineage_graph": {"version_id": "v-000000000000"},
+    "exec_background": {"code": "1"},
+    "exec_peek": {"exec_id": "exec-000000000000"},
+    "exec_wait": {"exec_id": "exec-000000000000"},
+    "exec_interrupt": {"exec_id": "exec-000000000000"},
+    "read_file": {"path": "a.txt"},
+    "write_file": {"path": "a.txt", "content": "x"},
+    "edit_file": {"path": "a.txt", "old": "x", "new": "y"},
+    "save_artifact": {"path": "a.txt"},
+    "frame_new": {"kind": "turn"},
+    "frame_update": {"frame_id": "f-000000000000"},
+    "frame_use": {"frame_id": "f-000000000000"},
+    "permission_set": {"scope": "global", "tool": "query", "pattern": "*", "decision": "ask"},
+    "permission_remove": {"rule_id": "perm-000000000000"},
+    "permission_check": {"tool": "query", "arguments": {}},
+    "permission_resolve": {"request_id": "perm-000000000000", "decision": "deny"},
+}
+
+NOT_TEXT = "Expected str, got int"
+NOT_TEXT_OR_NULL = "Expected str | null, got int"
+EMPTY = "Expected str of length >= 1"
+LARGEST = 2**53 - 1
+FRAME_STATES = (
+    "Expected one of 'ready', 'processing', 'done', 'failed', 'interrupted', 'awaiting_user_response'"  # and no other
+)
+JOB_STATES = (
+    "Expected one of 'queued', 'starting', 'running', 'done', 'failed', 'interrupted', 'timeout', 'killed', 'died', "
+    "'lost'"
+)
+HASH = "Expected str matching regex '^[0-9a-f]{64}$'"
+MEDIA = (
+    "Expected str matching regex "
+    r"'^[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*$(?!\\n)'"
+)
+
+
+def longest(most: int) -> str:
+    return f"Expected str of length <= {most}"
+
+
+def text(most: int) -> list[tuple[Any, str]]:
+    """What is wrong with a required text of 1 to `most` characters."""
+    return [(5, NOT_TEXT), (None, "Expected str, got null"), ("", EMPTY), ("x" * (most + 1), longest(most))]
+
+
+def optional_text(most: int, least: int = 0) -> list[tuple[Any, str]]:
+    return [(5, NOT_TEXT_OR_NULL), ("x" * (most + 1), longest(most)), *([("", EMPTY)] if least else [])]
+
+
+def whole(least: int, most: int) -> list[tuple[Any, str]]:
+    """What is wrong with an optional whole number; a truth value is none, nor is text or a fraction."""
+    return [
+        (least - 1, f"Expected int >= {least}"),
+        (most + 1, f"Expected int <= {most}"),
+        (10**400, f"Expected int <= {most}"),
+        (1.5, "Expected int | null, got float"),
+        (True, "Expected int | null, got bool"),
+        ("1", "Expected int | null, got str"),
+    ]
+
+
+def choice(*values: str) -> list[tuple[Any, str]]:
+    problem = "Expected one of " + ", ".join(f"'{value}'" for value in values)
+    return [("nonsense", problem), ("x" * 100_000, problem), (values[0].upper(), problem)]
+
+
+FLAG: list[tuple[Any, str]] = [
+    (1, "Expected bool | null, got int"),
+    ("true", "Expected bool | null, got str"),
+]
+
+# method → parameter → (bad value, what its issue says)
+WRONG: dict[str, dict[str, list[tuple[Any, str]]]] = {
+    "query_schema": {"database": optional_text(64, 1)},
+    "query": {
+        "sql": [*text(100_000), ("SELECT '\ud800'", "has a lone surrogate")],
+        "params": [
+            (5, "Expected object | array | null, got int"),
+            ("x", "Expected object | array | null, got str"),
+            ([0] * 1001, "Expected array of length <= 1000"),
+            ({f"p{number}": 0 for number in range(1001)}, "Expected object of length <= 1000"),
+        ],
+        "limit": whole(1, 10_000),
+        "df": FLAG,
+        "format": [*choice("records", "table"), (5, NOT_TEXT_OR_NULL)],
+        "database": optional_text(64, 1),
+        "explain": FLAG,
+    },
+    "frames": {
+        "frame_id": optional_text(256),
+        "pattern": optional_text(1000, 1),
+        "project_id": optional_text(64, 1),
+        "status": [("nonsense", FRAME_STATES), (5, NOT_TEXT_OR_NULL)],
+        "roots_only": FLAG,
+        "page": whole(0, LARGEST),
+        "page_size": whole(1, 200),
+        "limit": whole(1, 200),
+        "cursor": optional_text(1000),
+    },
+    "lineage_get": {"version_id": text(256)},
+    "lineage_graph": {
+        "version_id": text(256),
+        "direction": [*choice("up", "down"), (5, NOT_TEXT_OR_NULL)],
+        "max_depth": whole(0, 100),
+        "max_nodes": whole(1, 10_000),
+    },
+    "exec_background": {
+        "code": text(200_000),
+        "label": optional_text(200),
+        "timeout_s": [
+            (0, "Expected float > 0.0"),
+            (-1.5, "Expected float > 0.0"),
+            (2_592_001, "Expected float <= 2592000.0"),
+            (float("nan"), "Expected float > 0.0"),
+            (float("inf"), "Expected float <= 2592000.0"),
+            ("5", "Expected float | null, got str"),
+            (True, "Expected float | null, got bool"),
+        ],
+        "memory_mb": whole(16, 1_048_576),
+        "kernel": [
+            (5, "Expected str | object | null, got int"),
+            (["python"], "Expected str | object | null, got array"),
+        ],
+        "env": [
+            ("A=1", "Expected object | null, got str"),
+            ({f"V{number}": "" for number in range(201)}, "Expected object of length <= 200"),
+        ],
+        "key": optional_text(200, 1),
+    },
+    "exec_list": {
+        "status": [("nonsense", JOB_STATES), (5, NOT_TEXT_OR_NULL)],
+        "limit": whole(1, 1000),
+        "cursor": optional_text(256),
+    },
+    "exec_peek": {
+        "exec_id": text(256),
+        "since": optional_text(1000),
+        "max_chars": whole(1, 1_000_000),
+        "stream": [*choice("stdout", "stderr", "both"), (5, NOT_TEXT_OR_NULL)],
+    },
+    "exec_wait": {
+        "exec_id": text(256),
+        "timeout_s": [
+            (-0.1, "Expected float >= 0.0"),
+            (600.1, "Expected float <= 600.0"),
+            ("30", "Expected float | null, got str"),
+            (False, "Expected float | null, got bool"),
+        ],
+        "since": optional_text(1000),
+        "until": [*choice("news", "done"), (5, NOT_TEXT_OR_NULL)],
+    },
+    "exec_interrupt": {"exec_id": text(256)},
+    "kernel_info": {"packages": optional_text(100)},
+    "list_files": {"pattern": optional_text(1000, 1), "limit": whole(1, 10_000)},
+    "read_file": {
+        "path": [*text(4096), ("a\ud800", "has a lone surrogate")],
+        "offset": whole(1, LARGEST),
+        "limit": whole(1, LARGEST),
+        "encoding": [*choice("utf-8", "base64"), (5, NOT_TEXT_OR_NULL)],
+    },
+    "write_file": {
+        "path": text(4096),
+        "content": [
+            (5, NOT_TEXT),
+            (None, "Expected str, got null"),
+            (["x"], "Expected str, got array"),
+            ("\udcff", "has a lone surrogate"),
+        ],
+        "append": FLAG,
+        "expect_checksum": [("abc", HASH), ("A" * 64, HASH), (5, NOT_TEXT_OR_NULL)],
+    },
+    "edit_file": {
+        "path": text(4096),
+        "old": [(5, NOT_TEXT), (None, "Expected str, got null"), ("", EMPTY)],
+        "new": [(5, NOT_TEXT), (None, "Expected str, got null")],
+        "replace_all": FLAG,
+    },
+    "save_artifact": {
+        "path": text(4096),
+        "filename": optional_text(255, 1),
+        "content_type": [
+            ("x" * 129, longest(128)),
+            ("text", MEDIA),
+            ("text/plain\n", MEDIA),
+            ("text/plain; charset=utf-8", MEDIA),
+            ("téxt/plain", MEDIA),
+            (5, NOT_TEXT_OR_NULL),
+        ],
+        "input_version_ids": [
+            ("v-000000000000", "Expected array | null, got str"),
+            (["v-000000000000"] * 501, "Expected array of length <= 500"),
+        ],
+        "priority": whole(0, 100),
+    },
+    "list_artifacts": {
+        "search": optional_text(1000),
+        "filename": optional_text(255),
+        "content_type": optional_text(128),
+        "limit": whole(1, 200),
+        "cursor": optional_text(1000),
+    },
+    "ping": {},
+    "frame_new": {
+        "kind": text(64),
+        "name": optional_text(1000),
+        "project_id": optional_text(64, 1),
+        "status": [("nonsense", FRAME_STATES), (5, NOT_TEXT_OR_NULL)],
+    },
+    "frame_update": {
+        "frame_id": text(256),
+        "status": [("nonsense", FRAME_STATES), (5, NOT_TEXT_OR_NULL)],
+        "name": optional_text(1000),
+        "task_summary": optional_text(10_000),
+    },
+    "frame_use": {"frame_id": text(256)},
+    "permission_set": {
+        "scope": [*choice("global", "project", "conversation"), (5, NOT_TEXT)],
+        "tool": text(64),
+        "pattern": text(200_000),
+        "decision": [*choice("allow", "deny", "ask"), (5, NOT_TEXT)],
+        "scope_id": optional_text(128),
+    },
+    "permission_list": {
+        "scope": [*choice("global", "project", "conversation"), (5, NOT_TEXT_OR_NULL)],
+        "tool": optional_text(64),
+    },
+    "permission_remove": {"rule_id": text(256)},
+    "permission_check": {
+        "tool": text(64),
+        "arguments": [
+            ([], "Expected object, got array"),
+            ("x", "Expected object, got str"),
+            (None, "Expected object, got null"),
+        ],
+    },
+    "permission_pending": {},
+    "permission_resolve": {
+        "request_id": text(256),
+        "decision": [*choice("allow", "deny"), (5, NOT_TEXT)],
+        "remember": [*choice("once", "conversation", "project", "always"), (5, NOT_TEXT_OR_NULL)],
+    },
+}
+
+# A bad value deep inside an argument has its own path.
+INSIDE = [
+    ("save_artifact", {"input_version_ids": ["v-000000000000", 2]}, "$.input_version_ids[1]", "Expected str, got int"),
+    ("save_artifact", {"input_version_ids": [""]}, "$.input_version_ids[0]", "Expected str of length >= 1"),
+    ("save_artifact", {"input_version_ids": ["x" * 257]}, "$.input_version_ids[0]", "Expected str of length <= 256"),
+    ("save_artifact", {"input_version_ids": ["\ud800"]}, "$.input_version_ids[0]", "has a lone surrogate"),
+    ("exec_background", {"env": {"GOOD": "1", "BAD": 2}}, "$.env.BAD", "Expected str, got int"),
+    ("exec_background", {"env": {"x" * 5000: 2}}, f"$.env.{'x' * 64}…", "Expected str, got int"),
+    ("exec_background", {"env": {1: "2"}}, "$.env", "Expected only strings as keys"),
+    ("exec_background", {"env": {"A": "\ud800"}}, "$.env.A", "has a lone surrogate"),
+    ("query", {"params": [1, "\udfff"]}, "$.params[1]", "has a lone surrogate"),
+    ("query", {"params": {"a": {"$blob": "\ud800"}}}, "$.params.a.$blob", "has a lone surrogate"),
+    ("permission_check", {"arguments": {"\ud800": 1}}, "$.arguments.?", "has a lone surrogate"),
+]
+
+
+class Wrong(NamedTuple):
+    method: str
+    parameter: str
+    value: Any
+    message: str
+
+
+CASES = [
+    Wrong(method, parameter, value, message)
+    for method, parameters in WRONG.items()
+    for parameter, bad in parameters.items()
+    for value, message in bad
+]
+
+
+def case_id(case: Wrong) -> str:
+    return f"{case.method}-{case.parameter}-{str(case.value)[:20].encode('ascii', 'replace').decode()}"
+
+
+def issues_of(error: Exception) -> list[tuple[str, str]]:
+    assert isinstance(error, InvalidParams)
+    assert (error.kind, error.code, error.retryable) == ("params", -32602, False)
+    assert error.as_data()["issues"] == [{"path": issue.path, "message": issue.message} for issue in error.issues]
+    return [(issue.path, issue.message) for issue in error.issues]
+
+
+def camel(name: str) -> str:
+    return re.sub(r"_([a-z])", lambda match: match.group(1).upper(), name)
+
+
+def names_of(method: str, upto: str) -> list[str]:
+    names = re.findall(r"\w+", SIGNATURES[method])[1:]
+    return names[: names.index(upto) + 1]
+
+
+def test_the_tables_have_every_method_and_every_parameter() -> None:
+    assert METHODS.keys() == SIGNATURES.keys() == WRONG.keys()
+    for name, method in METHODS.items():
+        assert method.signature.listed() == SIGNATURES[name]
+        assert list(WRONG[name]) == list(method.signature.fields)
+
+
+PROBLEM_OF = {
+    "minLength": r"of length >= ",
+    "maxLength": r"of length <= ",
+    "maxItems": r"array of length <= ",
+    "maxProperties": r"object of length <= ",
+    "minimum": r" >= ",
+    "exclusiveMinimum": r" > ",
+    "maximum": r" <= ",
+    "pattern": r"matching regex",
+    "enum": r"Expected one of",
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_limit_a_schema_states_has_a_case_that_is_over_it(method: str) -> None:
+    for parameter, schema in METHODS[method].input_schema()["properties"].items():
+        messages = [message for _, message in WRONG[method][parameter]]
+        assert any("got" in message for message in messages), (parameter, "no wrong type")
+        stated = {key for option in schema.get("anyOf", [schema]) for key in option} & PROBLEM_OF.keys()
+        for limit in stated:
+            assert any(re.search(PROBLEM_OF[limit], message) for message in messages), (parameter, limit)
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+async def test_a_wrong_argument_is_told_exactly_in_every_form(
+    shared: Dispatcher, refused: Refused, case: Wrong
+) -> None:
+    named = VALID.get(case.method, {}) | {case.parameter: case.value}
+    expected = [(f"$.{case.parameter}", case.message)]
+    error = await refused(shared, case.method, named)
+    assert issues_of(error) == expected
+    assert str(error) == f"invalid argument for {case.method}: $.{case.parameter}: {case.message}"
+    assert error.hint == f"pass {SIGNATURES[case.method]}"
+    forms: list[Any] = [[named], {camel(name): value for name, value in named.items()}]
+    in_order = [named.get(name) for name in names_of(case.method, upto=case.parameter)]
+    if len(in_order) >= len(VALID.get(case.method, {})) and not isinstance(in_order[0], dict):
+        forms.append(in_order)
+    for form in forms:
+        assert issues_of(await refused(shared, case.method, form)) == expected
+
+
+@pytest.mark.parametrize(("method", "wrong", "path", "message"), INSIDE)
+async def test_a_problem_inside_an_argument_has_its_path(
+    shared: Dispatcher, refused: Refused, method: str, wrong: dict[str, Any], path: str, message: str
+) -> None:
+    assert issues_of(await refused(shared, method, VALID[method] | wrong)) == [(path, message)]
+
+
+@pytest.mark.parametrize("method", VALID)
+@pytest.mark.parametrize("params", [None, {}, [], [{}]], ids=["absent", "object", "array", "array of one"])
+async def test_missing_arguments_are_told_all_at_once(
+    shared: Dispatcher, refused: Refused, method: str, params: Any
+) -> None:
+    error = await refused(shared, method, params)
+    assert issues_of(error) == [(f"$.{name}", "required, but missing") for name in VALID[method]]
+    assert error.hint == f"pass {SIGNATURES[method]}"
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_an_unknown_key_is_told_in_every_form(shared: Dispatcher, refused: Refused, method: str) -> None:
+    named = VALID.get(method, {}) | {"zzzzzz": 1}
+    for params in (named, [named]):
+        assert issues_of(await refused(shared, method, params)) == [("$.zzzzzz", "unknown parameter")]
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "path", "message"),
+    [
+        ("query", {"sqll": "SELECT 1"}, "$.sqll", "unknown parameter; did you mean sql?"),
+        ("exec_peek", {"max_char": 5}, "$.max_char", "unknown parameter; did you mean max_chars?"),
+        ("exec_peek", {"maxChar": 5}, "$.maxChar", "unknown parameter; did you mean max_chars?"),
+        ("exec_peek", {"execId": "exec-1"}, "$.execId", "exec_id is given twice"),
+        ("read_file", {"k" * 100_000: 1}, f"$.{'k' * 64}…", "unknown parameter"),
+        ("read_file", {7: 1}, "$.7", "unknown parameter"),
+        ("read_file", {"\ud800": 1}, "$.?", "unknown parameter"),
+    ],
+)
+async def test_an_unknown_key_is_shown_short_with_the_nearest_name(
+    shared: Dispatcher, refused: Refused, method: str, given: dict[Any, Any], path: str, message: str
+) -> None:
+    assert issues_of(await refused(shared, method, VALID[method] | given)) == [(path, message)]
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_too_many_positional_arguments_name_the_parameters(
+    shared: Dispatcher, refused: Refused, method: str
+) -> None:
+    most = len(METHODS[method].signature.fields)
+    error = await refused(shared, method, ["x"] * (most + 1))
+    assert str(error) == f"too many arguments for {SIGNATURES[method]}: {most + 1} given"
+    assert issues_of(error) == [(f"$[{most}]", "no parameter stands at this place")]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("params", "kind"),
+    [(5, "a number"), (1.5, "a number"), ("x", "a string"), (True, "a boolean"), (b"x", "a Python bytes")],
+)
+async def test_params_that_hold_no_arguments_are_refused(
+    shared: Dispatcher, refused: Refused, method: str, params: Any, kind: str
+) -> None:
+    error = await refused(shared, method, params)
+    assert str(error) == f"params of {method} must be an object or an array"
+    assert issues_of(error) == [("$", f"expected an object or an array, got {kind}")]
+
+
+async def test_all_problems_are_told_together_and_at_most_sixteen(shared: Dispatcher, refused: Refused) -> None:
+    error = await refused(shared, "query", {"limit": 0, "nonsense": 1, "format": "csv", "params": 5})
+    assert issues_of(error) == [
+        ("$.nonsense", "unknown parameter"),
+        ("$.sql", "required, but missing"),
+        ("$.params", "Expected object | array | null, got int"),
+        ("$.limit", "Expected int >= 1"),
+        ("$.format", "Expected one of 'records', 'table'"),
+    ]
+    error = await refused(shared, "query", {f"unknown_{number}": 1 for number in range(200_000)})
+    assert len(issues_of(error)) == 16
+
+
+async def test_no_message_grows_with_what_was_given(shared: Dispatcher, refused: Refused) -> None:
+    long = "x" * 1_000_000
+    for method, params in (
+        ("query", {"sql": "SELECT 1", long: 1}),
+        ("query", {"sql": "SELECT 1", "format": long}),
+        ("exec_background", {"code": "1", "kernel": {"python": long}}),
+        ("permission_set", {"scope": long, "tool": "query", "pattern": "*", "decision": "ask"}),
+        ("permission_check", {"tool": "query", "arguments": {long: 1}}),
+        (long, {}),
+    ):
+        error = await refused(shared, method, params)
+        assert len(str([str(error), error.as_data()])) < 2000
+
+
+async def test_null_counts_as_absent_for_every_optional_parameter(shared: Dispatcher) -> None:
+    nulls = {"df": None, "format": None, "limit": None, "params": None, "database": None, "explain": None}
+    assert await shared("query", {"sql": "SELECT 1 AS a"} | nulls) == [{"a": 1}]
+    assert await shared("query", ["SELECT 1 AS a", None, None, None, None, None, None]) == [{"a": 1}]
+
+
+async def test_keys_of_the_older_sdk_are_accepted_by_every_method_and_change_nothing(shared: Dispatcher) -> None:
+    older = {
+        "scope": "everything",
+        "origin": "user",
+        "source": "sdk",
+        "producingCellId": "c-000000000000",
+        "execution_cell_id": "c-000000000000",
+    }
+    assert await shared("query", {"sql": "SELECT 1 AS a"} | older) == [{"a": 1}]
+    await shared("write_file", {"path": "older.txt", "content": "x"} | older)
+    saved = await shared("save_artifact", {"path": "older.txt"} | older)
+    assert (await shared("lineage_get", [saved["version_id"]]))["producing_cell_id"] is None
+
+
+async def test_a_method_name_that_is_no_text_of_ours_is_unknown_and_audited_short(
+    shared: Dispatcher, refused: Refused
+) -> None:
+    for name in ("bash", "submit_output", "no\nsuch", "\ud800", "n" * 1_000_000, ""):
+        error = await refused(shared, name)
+        assert (error.kind, error.code) == ("method", -32601)
+        assert len(str(error)) < 100
+    await shared("permission_remove", ["x"])  # a mutating call writes all that waits
+    methods = [row.method for row in shared.store.control.audit.list(limit=7)]
+    assert max(methods, key=len) == "n" * 64 + "…"
+    assert "?" in methods

@@ -1,0 +1,70 @@
+"""News of what is recorded, for whoever subscribes: a file was saved, a frame written or changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+import msgspec
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Something in a project is new; `id` is a version's or a frame's."""
+
+    project_id: str
+    kind: Literal["artifact", "frame"]
+    id: str
+
+
+class Changes:
+    """Hands changes on to its subscribers; used from the event loop only."""
+
+    def __init__(self) -> None:
+        self._streams: set[ChangeStream] = set()
+
+    def publish(self, change: Change) -> None:
+        """Tell every subscriber."""
+        for stream in self._streams:
+            stream.offer(change)
+
+    def subscribe(self) -> ChangeStream:
+        """An `async with` block and an endless `async for` over changes from now on."""
+        return ChangeStream(self._streams)
+
+
+class ChangeStream:
+    """What has not been taken yet is kept once per thing, so a slow reader costs little and misses nothing."""
+
+    def __init__(self, streams: set[ChangeStream]) -> None:
+        self._streams = streams
+        self._waiting: dict[Change, None] = {}
+        self._came = anyio.Event()
+
+    def offer(self, change: Change) -> None:
+        """Keep it until it is taken."""
+        self._waiting[change] = None
+        self._came.set()
+
+    async def __aenter__(self) -> Self:
+        self._streams.add(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._streams.discard(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Change:
+        while not self._waiting:
+            self._came = anyio.Event()
+            await self._came.wait()
+        change = next(iter(self._waiting))
+        del self._waiting[change]
+        return change
