@@ -32,6 +32,7 @@ SERVER = {"name": "cellhost", "title": "cellhost", "version": VERSION}
 S = TypeVar("S", bound=msgspec.Struct)
 Answer: TypeAlias = "dict[str, Any]"
 Params: TypeAlias = "Mapping[str, Any]"
+Method: TypeAlias = "Callable[[Incoming, Params], Awaitable[Answer]]"
 
 
 class _Initialize(msgspec.Struct):
@@ -73,7 +74,19 @@ class McpMethods:
 
     def table(self) -> Mapping[str, Handler]:
         """Handlers by method name."""
-        methods = {
+        return {name: handler(method) for name, method in self.methods().items()}
+
+    def capabilities(self) -> Answer:
+        """What `initialize` declares."""
+        return {
+            "tools": {"listChanged": False},
+            "resources": {"subscribe": True, "listChanged": True},
+            "logging": {},
+        }
+
+    def methods(self) -> dict[str, Method]:
+        """The methods, as they are called once their params are known to be an object."""
+        return {
             "initialize": self._initialize,
             "ping": self._ping,
             "tools/list": self._list_tools,
@@ -85,7 +98,6 @@ class McpMethods:
             "resources/unsubscribe": self._unsubscribe,
             "logging/setLevel": self._set_level,
         }
-        return {name: handler(method) for name, method in methods.items()}
 
     async def _initialize(self, incoming: Incoming, params: Params) -> Answer:
         given = read(params, _Initialize)
@@ -96,11 +108,7 @@ class McpMethods:
         peer.can_elicit = can_elicit(given.capabilities)
         return {
             "protocolVersion": chosen,
-            "capabilities": {
-                "tools": {"listChanged": False},
-                "resources": {"subscribe": True, "listChanged": True},
-                "logging": {},
-            },
+            "capabilities": self.capabilities(),
             "serverInfo": SERVER,
             "instructions": INSTRUCTIONS,
         }
@@ -146,7 +154,7 @@ class McpMethods:
         return {}
 
 
-def handler(method: Callable[[Incoming, Params], Awaitable[Answer]]) -> Handler:
+def handler(method: Method) -> Handler:
     """The handler of an MCP method, whose params are always an object."""
 
     async def call(incoming: Incoming, args: tuple[Any, ...], params: Params) -> Answer:

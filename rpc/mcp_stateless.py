@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import msgspec
 
@@ -12,19 +12,20 @@ from .asking import elicitation, elicited
 from .dialect import STATELESS_VERSION_KEY
 from .instructions import INSTRUCTIONS
 from .listening import listen
-from .mcp import SERVER, Page, ToolCall, Uri, can_elicit, handler, invalid, one_page, read
+from .mcp import SERVER, Answer, Page, Params, ToolCall, Uri, can_elicit, handler, invalid, one_page, read
 from .mcp_tools import call_tool, failure, find_tool, tool_list
 from .progress import reporting
 from .request_state import RequestState
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
     from ..tools.approval import Question
     from ..tools.host import Host
     from ..tools.tool import Tool
     from .dialect import Handler
     from .incoming import Incoming
+    from .mcp import Method
     from .resources import Resources
     from .tasks import Tasks
 
@@ -35,9 +36,6 @@ TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 HOUR_MS = 3_600_000
 APPROVAL = "approval"
 """Key of our one input request."""
-
-Answer: TypeAlias = "dict[str, Any]"
-Params: TypeAlias = "Mapping[str, Any]"
 
 
 class UnsupportedVersion(HostError):
@@ -55,7 +53,7 @@ class MissingCapability(HostError):
 
 
 class _ToolCall(ToolCall):
-    input_responses: dict[str, Any] = msgspec.field(default_factory=dict, name="inputResponses")
+    input_responses: dict[str, Any] | None = msgspec.field(default=None, name="inputResponses")
     request_state: str | None = msgspec.field(default=None, name="requestState")
 
 
@@ -78,7 +76,19 @@ class StatelessMethods:
 
     def table(self) -> Mapping[str, Handler]:
         """Handlers by method name."""
-        methods = {
+        return {name: handler(_stateless(method)) for name, method in self.methods().items()}
+
+    def capabilities(self) -> Answer:
+        """What `server/discover` declares."""
+        return {
+            "tools": {"listChanged": False},
+            "resources": {"subscribe": True, "listChanged": True},
+            "extensions": {TASKS_EXTENSION: {}},
+        }
+
+    def methods(self) -> dict[str, Method]:
+        """The methods, without what every request and result of this era carries."""
+        return {
             "server/discover": self._discover,
             "tools/list": self._list_tools,
             "tools/call": self._call_tool,
@@ -90,16 +100,14 @@ class StatelessMethods:
             "tasks/update": self._update_task,
             "tasks/cancel": self._cancel_task,
         }
-        return {name: handler(_stateless(method)) for name, method in methods.items()}
 
     async def _discover(self, _incoming: Incoming, _params: Params) -> Answer:
-        capabilities = {
-            "tools": {"listChanged": False},
-            "resources": {"subscribe": True, "listChanged": True},
-            "extensions": {TASKS_EXTENSION: {}},
+        about: Answer = {
+            "supportedVersions": list(VERSIONS),
+            "capabilities": self.capabilities(),
+            "instructions": INSTRUCTIONS,
         }
-        result = {"supportedVersions": list(VERSIONS), "capabilities": capabilities, "instructions": INSTRUCTIONS}
-        return result | _cacheable(HOUR_MS, "public")
+        return about | _cacheable(HOUR_MS, "public")
 
     async def _list_tools(self, _incoming: Incoming, params: Params) -> Answer:
         one_page(params)
@@ -166,7 +174,7 @@ class StatelessMethods:
         """
         assert asked.request_state is not None
         request_id = await self._state.verify(asked.request_state, tool.name, asked.arguments)
-        given = asked.input_responses.get(APPROVAL)
+        given = (asked.input_responses or {}).get(APPROVAL)
         answer = elicited(cast("dict[str, Any]", given)) if isinstance(given, dict) else None
         if answer is None:
             return
@@ -199,9 +207,7 @@ class StatelessMethods:
         return {}
 
 
-def _stateless(
-    method: Callable[[Incoming, Params], Awaitable[Answer]],
-) -> Callable[[Incoming, Params], Awaitable[Answer]]:
+def _stateless(method: Method) -> Method:
     """Check what every request must carry, and put on every result what it must have."""
 
     async def call(incoming: Incoming, params: Params) -> Answer:

@@ -43,10 +43,17 @@ HURRY_S = 0.6
 FLUSH_S = 0.3
 
 
-async def serve(config: Config, workspace: Path, descriptors: Descriptors, recorder: Recorder | None = None) -> int:
+async def serve(
+    config: Config,
+    workspace: Path,
+    descriptors: Descriptors,
+    recorder: Recorder | None = None,
+    server_type: type[Server] | None = None,
+) -> int:
     """Serve until stdin ends, a signal comes, the client says so, or nobody reads our answers; the exit code."""
     check_project_id(config.project_id)
     host = Host(config, workspace)
+    exit_code = 0
     if config.frame_id is not None:
         await host.caller("plain")  # said now, not with the first call
     async with (
@@ -56,37 +63,36 @@ async def serve(config: Config, workspace: Path, descriptors: Descriptors, recor
         KernelDoor(host),
         anyio.create_task_group() as tasks,
     ):
-        server = _Server(host, reader, writer, tasks, recorder)
         tasks.start_soon(writer.run)
-        tasks.start_soon(server.watch_signals)
-        tasks.start_soon(server.watch_output)
-        await server.read()
-        await server.end()
+        exit_code = await (server_type or Server)(host, reader, writer, tasks, recorder).run()
         tasks.cancel_scope.cancel()
-    return server.exit_code
+    return exit_code
 
 
-class _Server:
+class Server:
+    """One server on stdio. What it serves is made by `methods`, which others may extend."""
+
     def __init__(
         self, host: Host, reader: Reader, writer: Writer, tasks: anyio.abc.TaskGroup, recorder: Recorder | None
     ) -> None:
         self.exit_code = 0
-        self._host = host
+        self.host = host
         self._reader = reader
         self._writer = writer
         self._recorder = recorder
         self._reading = anyio.CancelScope()
         self._ending = anyio.CancelScope()
         self._signalled = False
-        self._tasks = tasks
-        self._connection = Connection(self._send, tasks)
-        self._connection.methods = self._methods()
-        host.asker = partial(asker, self._connection)
+        self.tasks = tasks
+        self.connection = Connection(self._send, tasks)
+        self.connection.methods = self.methods()
+        host.asker = partial(asker, self.connection)
 
-    def _methods(self) -> Methods:
-        host, outgoing = self._host, self._connection.outgoing
+    def methods(self) -> Methods:
+        """The tables of handlers of all dialects."""
+        host, outgoing = self.host, self.connection.outgoing
         resources = Resources(host)
-        subscriptions = Subscriptions(host, outgoing, self._tasks, self._until_read)
+        subscriptions = Subscriptions(host, outgoing, self.tasks, self._until_read)
         plain = PlainMethods(host, subscriptions, self._stop)
         return Methods(
             plain=plain,
@@ -96,10 +102,18 @@ class _Server:
             urgent=frozenset(name for name, method in host.methods.items() if method.ahead) | {"initialize"},
         )
 
-    async def read(self) -> None:
+    async def run(self) -> int:
+        """Serve to the end and return the exit code."""
+        self.tasks.start_soon(self._watch_signals)
+        self.tasks.start_soon(self._watch_output)
+        await self._read()
+        await self._end()
+        return self.exit_code
+
+    async def _read(self) -> None:
         """Feed the connection until there is no more input or a reason to stop."""
-        deframer = Deframer(self._host.config.limits.frame_bytes)
-        receive = self._connection.receive
+        deframer = Deframer(self.host.config.limits.frame_bytes)
+        receive = self.connection.receive
         if self._recorder:
             receive = partial(_recorded, self._recorder, receive)
         with self._reading:
@@ -122,13 +136,13 @@ class _Server:
     def _send(self, payload: bytes) -> None:
         if self._recorder:
             self._recorder.sent(payload)
-        self._writer.send(payload, more=self._connection.unanswered > 0)
+        self._writer.send(payload, more=self.connection.unanswered > 0)
 
     def _stop(self, exit_code: int) -> None:
         self.exit_code = exit_code
         self._reading.cancel()
 
-    async def end(self) -> None:
+    async def _end(self) -> None:
         """Answer what is in flight as far as time allows, and write it out."""
         if not self._reader.regular:  # the peer has gone; from a file, waits run to their own limit
             self._end_waits()
@@ -137,12 +151,12 @@ class _Server:
             self._hurry()
         if not self._writer.closed.is_set():
             with self._ending:
-                await self._connection.answered()
+                await self.connection.answered()
             await self._writer.finish(FLUSH_S if self._signalled else DRAIN_S)
 
     def _end_waits(self) -> None:
-        self._connection.outgoing.end()
-        self._host.end_waits()
+        self.connection.outgoing.end()
+        self.host.end_waits()
 
     def _hurry(self) -> None:
         self._end_waits()
@@ -153,23 +167,23 @@ class _Server:
         self._hurry()
         self._reading.cancel()
 
-    async def watch_signals(self) -> None:
+    async def _watch_signals(self) -> None:
         """The first signal ends the server in order, the second at once."""
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
             async for _ in signals:
                 if self._signalled:
-                    self._host.kill_jobs()
+                    self.host.kill_jobs()
                     os._exit(1)
                 self._end_soon()
 
-    async def watch_output(self) -> None:
+    async def _watch_output(self) -> None:
         """Stop reading once nobody reads our answers."""
         await self._writer.closed.wait()
         self._reading.cancel()
 
     def _watch_process(self, pid: int) -> None:
         """End when the process ends that an editor's `initialize` named."""
-        self._tasks.start_soon(self._until_process_ends, pid)
+        self.tasks.start_soon(self._until_process_ends, pid)
 
     async def _until_process_ends(self, pid: int) -> None:
         try:

@@ -256,6 +256,7 @@ class WaitBackgroundExecTool(Tool[ExecWaitParams, Outcome]):
                 "a job cannot wait for itself", [Issue("$.exec_id", "is the job that asks")], hint="wait for another"
             )
         executor = await call.host.executor(call.caller)
+        outcome: Any = None
         with call.waiting():
             async with anyio.create_task_group() as tasks:
                 if call.progress is not None:

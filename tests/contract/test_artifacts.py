@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from cellhost.store.errors import InvalidParams, NotFound
@@ -390,5 +391,6 @@ async def test_a_sparse_large_file_is_saved_while_the_host_answers(shared: Dispa
             tasks.start_soon(save_it)
             while not done.is_set():
                 await shared("ping")
+                await anyio.lowlevel.checkpoint()
                 pings += 1
     assert pings > 20

@@ -63,10 +63,10 @@ async def job(connection: Any, code: str, peer: Peer, report: Report) -> None:
 async def cancel(connection: Any, code: str, report: Report) -> None:
     """Give up waiting for a job; this client leaves it to its user to tell the server."""
     exec_id = (await call(connection, "exec_background", code=code))["exec_id"]
-    number = vars(connection)["_next_request_id"]
     params = {"exec_id": exec_id, "timeout_s": 60}
     waiting = asyncio.create_task(code_of(connection, "exec_wait", **params))
-    await call(connection, "ping")
+    await call(connection, "ping")  # lets the task send its request
+    number = vars(connection)["_next_request_id"] - 1
     await connection.send_notification("$/cancelRequest", {"id": number})
     report.saw(cancelled=(await waiting)[0] == -32800)
     await call(connection, "exec_interrupt", exec_id=exec_id)

@@ -16,11 +16,10 @@ exceptions: Any = importlib.import_module("pygls.exceptions")
 
 def plain(value: Any) -> Any:
     """What pygls makes of a result without a type of its own, as JSON again."""
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: plain(member) for name, member in value._asdict().items()}
-    if isinstance(value, list):
-        return [plain(item) for item in value]  # pyright: ignore
-    return value
+    fields = getattr(value, "_asdict", None)
+    if fields is not None:
+        return {name: plain(member) for name, member in fields().items()}
+    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 class Editor:
@@ -30,7 +29,7 @@ class Editor:
         self.asked: list[str] = []
         self.client = clients.LanguageClient("test", "1")
         self._refused = refused
-        self.client.feature(lsp.WINDOW_SHOW_MESSAGE_REQUEST)(self._decide)
+        self.client.feature(lsp.WINDOW_SHOW_MESSAGE_REQUEST)(lambda params: self._decide(params))
 
     async def call(self, method: str, **params: Any) -> Any:
         """The result of a call that works."""

@@ -1,0 +1,61 @@
+// The story as both TypeScript SDKs go through it: their clients share the API that it needs.
+import { WITHIN_MS, answered, asked, orders, saw, step } from "./steps.mjs";
+
+const { story } = orders;
+
+export async function converse(client, Transport, version) {
+  const call = (name, args, options = {}) => callTool(client, name, args, options);
+  const fields = async (name, args, options) => {
+    const result = await call(name, args, options);
+    if (result.isError) throw new Error(JSON.stringify(result.content));
+    return result.structuredContent;
+  };
+  const outcome = async (exec_id) => answered(await fields("exec_wait", { exec_id }));
+
+  await step("shutdown", async () => {
+    const [command, ...args] = orders.command;
+    await client.connect(new Transport({ command, args, stderr: "inherit" }));
+    await step("list", async () => {
+      const { tools } = await client.listTools();
+      saw({ version: version(), tools: tools.map((tool) => tool.name) });
+    });
+    await step("query", async () => saw({ rows: (await fields("query", { sql: story.sql })).rows }));
+    await step("job", async () => {
+      const progress = [];
+      const { exec_id } = await fields("exec_background", { code: story.job });
+      const onprogress = (update) => progress.push(update.progress);
+      saw({ outcome: answered(await fields("exec_wait", { exec_id }, { onprogress })), progress });
+    });
+    await step("cancel", async () => {
+      const { exec_id } = await fields("exec_background", { code: story.endless });
+      const giveUp = new AbortController();
+      const waiting = fields("exec_wait", { exec_id, timeout_s: 60 }, { signal: giveUp.signal });
+      await call("exec_list", {});
+      giveUp.abort("enough");
+      saw({ cancelled: await waiting.then(() => false, () => true) });
+      await call("exec_interrupt", { exec_id });
+      saw({ outcome: await outcome(exec_id) });
+    });
+    await step("approval", async () => {
+      const { exec_id } = await fields("exec_background", { code: story.asked });
+      saw({ outcome: await outcome(exec_id) });
+      const refused = await call("exec_background", { code: story.refused });
+      saw({ refused: refused.isError, asked });
+    });
+    await step("error", async () => {
+      const failed = await call("query", { sql: story.wrong_sql });
+      saw({ failed: failed.isError, text: failed.content[0].text });
+      await call("no_such_tool", {}).catch((error) => saw({ code: error.code }));
+    });
+    await client.close();
+  });
+}
+
+// Release 1 takes a result schema between the params and the options.
+function callTool(client, name, args, options) {
+  const request = { name, arguments: args };
+  const bounded = { timeout: WITHIN_MS, ...options };
+  return client.callTool.length > 2 || client.constructor.legacyCallTool
+    ? client.callTool(request, undefined, bounded)
+    : client.callTool(request, bounded);
+}
