@@ -130,22 +130,16 @@ class StatelessMethods:
     async def _call_tool(self, incoming: Incoming, params: Params) -> Answer:
         asked = read(params, _ToolCall)
         tool = find_tool(asked.name)
-        if asked.request_state is not None:
-            await self._take_answer(tool, asked)
         declared = _capabilities(params)
-        if TASKS_EXTENSION in _extensions(declared) and self._tasks.takes(tool.name):
-            return await self._as_task(tool, asked, declared, incoming)
-        with reporting(incoming, params) as progress:
-            try:
+        try:
+            if asked.request_state is not None:
+                await self._take_answer(tool, asked)
+            if TASKS_EXTENSION in _extensions(declared) and self._tasks.takes(tool.name):
+                return await self._tasks.begin(tool, asked.arguments, incoming)
+            with reporting(incoming, params) as progress:
                 return await call_tool(
                     self._host, tool, asked.arguments, incoming, progress=progress, raises=PermissionNeeded
                 )
-            except PermissionNeeded as error:
-                return await self._refused(error, tool, asked, declared)
-
-    async def _as_task(self, tool: Tool[Any, Any], asked: _ToolCall, declared: Params, incoming: Incoming) -> Answer:
-        try:
-            return await self._tasks.begin(tool, asked.arguments, incoming)
         except PermissionNeeded as error:
             return await self._refused(error, tool, asked, declared)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 import msgspec
 from msgspec import Meta
 
-from . import file_change, file_content, file_listing
+from . import file_change, file_content, file_listing, preview
 from .schema import LARGEST
 from .tool import Tool, resource_key
 
@@ -190,6 +190,12 @@ class WriteFileTool(Tool[WriteFileParams, WriteFileResult]):
     def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         return (_path_key(arguments),)
 
+    async def preview(self, params: WriteFileParams, call: Call) -> str:
+        """The diff that the write would make."""
+        path, name = call.host.workspace.resolve(params.path), call.host.workspace.relative(params.path)
+        append = bool(params.append)
+        return await call.host.in_file_thread(preview.diff_of_write, path, name, params.content, append=append)
+
     async def run(self, params: WriteFileParams, call: Call) -> WriteFileResult:
         workspace = call.host.workspace
         written = await call.host.in_file_thread(
@@ -233,6 +239,14 @@ class EditFileTool(Tool[EditFileParams, EditFileResult]):
 
     def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         return (_path_key(arguments),)
+
+    async def preview(self, params: EditFileParams, call: Call) -> str:
+        """The diff that the edit would make."""
+        path, name = call.host.workspace.resolve(params.path), call.host.workspace.relative(params.path)
+        replace_all = bool(params.replace_all)
+        return await call.host.in_file_thread(
+            preview.diff_of_edit, path, name, params.old, params.new, replace_all=replace_all
+        )
 
     async def run(self, params: EditFileParams, call: Call) -> EditFileResult:
         workspace = call.host.workspace

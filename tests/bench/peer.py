@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -45,6 +45,10 @@ class Speech(msgspec.Struct, frozen=True):
         text = json.dumps(message).encode()
         return b"Content-Length: %d\r\n\r\n%b" % (len(text), text) if self.headers else text + b"\n"
 
+    def bodies(self, data: bytes) -> list[bytes]:
+        """The messages that came over the pipe."""
+        return _bodies(data)[0] if self.headers else data.splitlines()
+
 
 PLAIN = Speech()
 HEADERS = Speech(headers=True)
@@ -75,7 +79,6 @@ class Peer:
         self._out: IO[bytes] = self._process.stdout
         self._speech = speech
         self._number = 0
-        self._left = b""
         self._ask(self._frame(*speech.hello))
         self.first_reply = time.perf_counter() - started
         for method in speech.then:
@@ -103,7 +106,8 @@ class Peer:
         requests = [self.request(name, arguments) for _ in range(times)]
         started = time.perf_counter()
         for request in requests:
-            self._ask(request)
+            self._write(request)
+            self._receive(1)
         return (time.perf_counter() - started) / times
 
     def pipelined(self, name: str, arguments: Any, times: int = 1000) -> float:
@@ -112,15 +116,15 @@ class Peer:
         writing = threading.Thread(target=self._write, args=(burst,))
         started = time.perf_counter()
         writing.start()
-        self._replies(times)
+        self._receive(times)
         elapsed = time.perf_counter() - started
         writing.join()
         return elapsed
 
     def works(self, name: str, arguments: Any, times: int) -> bool:
-        """Whether each of that many pipelined calls is answered with a result."""
+        """Whether each of that many calls, pipelined, is answered with a result."""
         self._write(b"".join(self.request(name, arguments) for _ in range(times)))
-        replies = [json.loads(reply) for reply in self._replies(times)]
+        replies = [json.loads(body) for body in self._speech.bodies(self._receive(times))]
         return all("result" in reply and not _failed(reply["result"]) for reply in replies)
 
     def close(self) -> None:
@@ -139,47 +143,42 @@ class Peer:
 
     def _ask(self, request: bytes) -> bytes:
         self._write(request)
-        return self._replies(1)[0]
+        return self._speech.bodies(self._receive(1))[0]
 
     def _write(self, data: bytes) -> None:
         self._in.write(data)
         self._in.flush()
 
-    def _replies(self, count: int) -> list[bytes]:
-        """The next `count` replies; messages of the server's own are passed over."""
-        replies: list[bytes] = []
-        parts = [self._left]
-        while len(replies) < count:
-            parts.append(self._read())
-            if not self._speech.headers and b"\n" not in parts[-1]:
-                continue
-            messages, self._left = self._split(b"".join(parts))
-            parts = [self._left]
-            replies += [message for message in messages if b'"id"' in message]
-        return replies
-
-    def _read(self) -> bytes:
-        data = os.read(self._out.fileno(), 2**20)
-        if not data:
-            raise EOFError("the server has ended")
-        return data
-
-    def _split(self, data: bytes) -> tuple[list[bytes], bytes]:
-        if not self._speech.headers:
-            *lines, left = data.split(b"\n")
-            return lines, left
-        bodies: list[bytes] = []
+    def _receive(self, count: int) -> bytes:
+        """Exactly `count` replies as they came; nothing else is under way then."""
+        data = bytearray()
         at = 0
-        while (blank := data.find(b"\r\n\r\n", at)) >= 0:
-            length = _LENGTH.search(data, at, blank)
-            assert length
-            end = blank + 4 + int(length[1])
-            if end > len(data):
-                break
-            bodies.append(data[blank + 4 : end])
-            at = end
-        return bodies, data[at:]
+        while count > 0:
+            chunk = os.read(self._out.fileno(), 2**20)
+            if not chunk:
+                raise EOFError("the server has ended")
+            data += chunk
+            if self._speech.headers:
+                whole, at = _bodies(data, at)
+                count -= len(whole)
+            else:
+                count -= chunk.count(b"\n")
+        return bytes(data)
+
+
+def _bodies(data: bytes | bytearray, at: int = 0) -> tuple[list[bytes], int]:
+    """The bodies of the frames that are whole, and where the next one begins."""
+    bodies: list[bytes] = []
+    while (blank := data.find(b"\r\n\r\n", at)) >= 0:
+        length = _LENGTH.search(data, at, blank)
+        assert length
+        end = blank + 4 + int(length[1])
+        if end > len(data):
+            break
+        bodies.append(bytes(data[blank + 4 : end]))
+        at = end
+    return bodies, at
 
 
 def _failed(result: Any) -> bool:
-    return isinstance(result, dict) and bool(result.get("isError"))  # pyright: ignore
+    return isinstance(result, dict) and bool(cast("Message", result).get("isError"))

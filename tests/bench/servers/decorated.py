@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
 module, name = sys.argv[1:]
-server: Any = getattr(importlib.import_module(module), name)("bench")
+fast = module == "fastmcp"
+os.environ["FASTMCP_LOG_LEVEL"] = "WARNING"  # a line for every request is not what is measured
+server: Any = getattr(importlib.import_module(module), name)("bench", **({} if fast else {"log_level": "WARNING"}))
 
 
 @server.tool()
@@ -22,4 +25,4 @@ def echo(text: str) -> dict[str, str]:
     return {"text": text}
 
 
-server.run(**({"show_banner": False} if module == "fastmcp" else {}))
+server.run(**({"show_banner": False} if fast else {}))

@@ -1,8 +1,9 @@
 // @modelcontextprotocol/client 2.x; the orders' mode is "legacy", "auto" or a revision to pin.
-import { Client } from "@modelcontextprotocol/client";
-import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
-import { decide, orders } from "./steps.mjs";
 import { converse } from "./mcp_story.mjs";
+import { decide, load, orders } from "./steps.mjs";
+
+const { Client } = load("@modelcontextprotocol/client");
+const { StdioClientTransport } = load("@modelcontextprotocol/client/stdio");
 
 const mode = ["legacy", "auto"].includes(orders.mode) ? orders.mode : { pin: orders.mode };
 const client = new Client(
@@ -16,4 +17,7 @@ client.setRequestHandler("elicitation/create", ({ params }) =>
     { action: "decline" },
   ),
 );
-await converse(client, StdioClientTransport, () => client.getNegotiatedProtocolVersion?.());
+await converse(client, StdioClientTransport, {
+  version: () => client.getNegotiatedProtocolVersion(),
+  callTool: (request, options) => client.callTool(request, options),
+});

@@ -1,9 +1,10 @@
 // @modelcontextprotocol/sdk 1.x: the handshake era.
-import { Client } from "@modelcontextprotocol/sdk/client/index.js";
-import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
-import { ElicitRequestSchema } from "@modelcontextprotocol/sdk/types.js";
-import { decide } from "./steps.mjs";
 import { converse } from "./mcp_story.mjs";
+import { decide, load } from "./steps.mjs";
+
+const { Client } = load("@modelcontextprotocol/sdk/client/index.js");
+const { StdioClientTransport } = load("@modelcontextprotocol/sdk/client/stdio.js");
+const { ElicitRequestSchema } = load("@modelcontextprotocol/sdk/types.js");
 
 const client = new Client({ name: "test", version: "1" }, { capabilities: { elicitation: {} } });
 client.setRequestHandler(ElicitRequestSchema, ({ params }) =>
@@ -13,4 +14,7 @@ client.setRequestHandler(ElicitRequestSchema, ({ params }) =>
     { action: "decline" },
   ),
 );
-await converse(client, StdioClientTransport, () => client.getServerVersion().name);
+await converse(client, StdioClientTransport, {
+  version: (transport) => transport._protocolVersion,
+  callTool: (request, options) => client.callTool(request, undefined, options),
+});

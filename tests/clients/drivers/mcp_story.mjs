@@ -1,10 +1,11 @@
-// The story as both TypeScript SDKs go through it: their clients share the API that it needs.
+// The story as both TypeScript SDKs go through it: their clients share most of the API that it needs.
 import { WITHIN_MS, answered, asked, orders, saw, step } from "./steps.mjs";
 
 const { story } = orders;
 
-export async function converse(client, Transport, version) {
-  const call = (name, args, options = {}) => callTool(client, name, args, options);
+export async function converse(client, Transport, { version, callTool }) {
+  const call = (name, args, options = {}) =>
+    callTool({ name, arguments: args }, { timeout: WITHIN_MS, ...options });
   const fields = async (name, args, options) => {
     const result = await call(name, args, options);
     if (result.isError) throw new Error(JSON.stringify(result.content));
@@ -14,10 +15,11 @@ export async function converse(client, Transport, version) {
 
   await step("shutdown", async () => {
     const [command, ...args] = orders.command;
-    await client.connect(new Transport({ command, args, stderr: "inherit" }));
+    const transport = new Transport({ command, args, stderr: "inherit" });
+    await client.connect(transport);
     await step("list", async () => {
       const { tools } = await client.listTools();
-      saw({ version: version(), tools: tools.map((tool) => tool.name) });
+      saw({ version: version(transport), tools: tools.map((tool) => tool.name) });
     });
     await step("query", async () => saw({ rows: (await fields("query", { sql: story.sql })).rows }));
     await step("job", async () => {
@@ -49,13 +51,4 @@ export async function converse(client, Transport, version) {
     });
     await client.close();
   });
-}
-
-// Release 1 takes a result schema between the params and the options.
-function callTool(client, name, args, options) {
-  const request = { name, arguments: args };
-  const bounded = { timeout: WITHIN_MS, ...options };
-  return client.callTool.length > 2 || client.constructor.legacyCallTool
-    ? client.callTool(request, undefined, bounded)
-    : client.callTool(request, bounded);
 }

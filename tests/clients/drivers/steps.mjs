@@ -1,9 +1,13 @@
 // What every Node driver shares: its orders, and one line of JSON for each step's outcome.
+import { createRequire } from "node:module";
 import process from "node:process";
 
 export const WITHIN_MS = 30_000;
 
 export const orders = JSON.parse(process.argv[2]);
+
+// The client's packages stand in an environment of their own, not beside the drivers.
+export const load = createRequire(orders.packages);
 
 let seen = {};
 

@@ -2,9 +2,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import process from "node:process";
-import rpc from "vscode-jsonrpc/node.js";
-import { answered, asked, decide, orders, saw, step } from "./steps.mjs";
+import { answered, asked, decide, load, orders, saw, step } from "./steps.mjs";
 
+const rpc = load("vscode-jsonrpc/node");
 const { story } = orders;
 const [command, ...args] = orders.command;
 const server = spawn(command, args, { stdio: ["pipe", "pipe", "inherit"] });
