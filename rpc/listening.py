@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 
 from ..store.errors import HostError
-from .subscriptions import BETWEEN_S, news_of
+from .subscriptions import news_of
 
 if TYPE_CHECKING:
     from ..tools.host import Host
@@ -54,8 +54,8 @@ async def listen(
 
             running.start_soon(until_the_end)
             async with news_of(host) as news:
-                async for item in news:
-                    await stream.tell(item)
+                async for items in news:
+                    await stream.tell(items)
     return {"_meta": {SUBSCRIPTION_KEY: incoming.id}}
 
 
@@ -68,14 +68,15 @@ class _Stream:
     def acknowledge(self) -> None:
         self._notify("notifications/subscriptions/acknowledged", {"notifications": self._filter.as_acknowledged()})
 
-    async def tell(self, item: News) -> None:
-        if item.kind == "saved" and self._filter.list_changed:
+    async def tell(self, items: list[News]) -> None:
+        if self._filter.list_changed and any(item.kind == "saved" for item in items):
             self._notify("notifications/resources/list_changed", {})
-        if item.uri in self._filter.uris:
-            self._notify("notifications/resources/updated", {"uri": item.uri})
-            await anyio.sleep(BETWEEN_S)
-        if item.id in self._filter.tasks and item.kind in ("status", "progress"):
-            await self._tell_task(item.id)
+        for uri in dict.fromkeys(item.uri for item in items):
+            if uri in self._filter.uris:
+                self._notify("notifications/resources/updated", {"uri": uri})
+        for task_id in dict.fromkeys(item.id for item in items if item.kind in ("status", "progress")):
+            if task_id in self._filter.tasks:
+                await self._tell_task(task_id)
 
     async def _tell_task(self, task_id: str) -> None:
         try:

@@ -21,7 +21,9 @@ OUTPUT_CHARS = 64 * 1024
 """Output text in one notification at most; `next` says where the rest begins."""
 
 BETWEEN_S = 0.05
-"""Between two notifications about one job's output, at least."""
+"""Between two rounds of notifications, at least."""
+
+_KINDS = {"artifact": "saved", "frame": "changed"}
 
 
 class News(msgspec.Struct, frozen=True):
@@ -40,23 +42,26 @@ class News(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def news_of(host: Host) -> AsyncGenerator[AsyncIterable[News]]:
-    """All news of a host from now on; a slow reader is told each thing once."""
+async def news_of(host: Host) -> AsyncGenerator[AsyncIterable[list[News]]]:
+    """All news of a host from now on, in rounds at least `BETWEEN_S` apart; a slow reader is told each thing once."""
     engine = await host.background.engine()
-    send: MemoryObjectSendStream[News]
-    receive: MemoryObjectReceiveStream[News]
-    send, receive = anyio.create_memory_object_stream[News](0)
+    send: MemoryObjectSendStream[list[News]]
+    receive: MemoryObjectReceiveStream[list[News]]
+    send, receive = anyio.create_memory_object_stream[list[News]](0)
 
     async def jobs() -> None:
-        async with engine.subscribe(output=True) as news:
-            async for item in news:
-                await send.send(News(item.project_id, item.exec_id, item.kind))
+        async with engine.subscribe(output=True) as subscription:
+            while True:
+                items = await subscription.take()
+                await send.send([News(item.project_id, item.exec_id, item.kind) for item in items])
+                await anyio.sleep(BETWEEN_S)
 
     async def records() -> None:
         async with host.changes.subscribe() as changes:
-            async for change in changes:
-                kind = "saved" if change.kind == "artifact" else "changed"
-                await send.send(News(change.project_id, change.id, kind))
+            while True:
+                items = await changes.take()
+                await send.send([News(item.project_id, item.id, _KINDS[item.kind]) for item in items])
+                await anyio.sleep(BETWEEN_S)
 
     async with send, receive, anyio.create_task_group() as tasks:
         tasks.start_soon(jobs)
@@ -106,22 +111,23 @@ class Subscriptions:
 
     async def _follow_resources(self) -> None:
         async with news_of(self._host) as news:
-            async for item in news:
+            async for items in news:
                 await self._ready()
-                if item.kind == "saved":
+                if any(item.kind == "saved" for item in items):
                     self._outgoing.notify("notifications/resources/list_changed", {})
-                if item.uri in self._uris:
-                    self._outgoing.notify("notifications/resources/updated", {"uri": item.uri})
-                    await anyio.sleep(BETWEEN_S)
+                for uri in dict.fromkeys(item.uri for item in items):
+                    if uri in self._uris:
+                        self._outgoing.notify("notifications/resources/updated", {"uri": uri})
 
     async def _follow_jobs(self) -> None:
         async with news_of(self._host) as news:
-            async for item in news:
-                await self._ready()
-                if item.kind in ("status", "progress"):
-                    await self._tell_update(item)
-                if item.kind in ("status", "output"):
-                    await self._tell_output(item)
+            async for items in news:
+                for item in items:
+                    await self._ready()
+                    if item.kind in ("status", "progress"):
+                        await self._tell_update(item)
+                    if item.kind in ("status", "output"):
+                        await self._tell_output(item)
 
     async def _tell_update(self, item: News) -> None:
         outcome = await self._peek(item, max_chars=1)
@@ -143,7 +149,6 @@ class Subscriptions:
             await self._ready()
         if outcome["done"]:
             self._next.pop(item.id, None)
-        await anyio.sleep(BETWEEN_S)
 
     async def _peek(self, item: News, **options: Any) -> dict[str, Any]:
         engine = await self._host.background.engine()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, cast
 
 import anyio
 import msgspec
 from msgspec import Meta
 
-from ..store.errors import InvalidParams, Issue
+from ..store.errors import HostError, InvalidParams, Issue
 from .tool import Tool, resource_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from .call import Call
 
@@ -256,14 +257,9 @@ class WaitBackgroundExecTool(Tool[ExecWaitParams, Outcome]):
                 "a job cannot wait for itself", [Issue("$.exec_id", "is the job that asks")], hint="wait for another"
             )
         executor = await call.host.executor(call.caller)
-        outcome: Any = None
         with call.waiting():
-            async with anyio.create_task_group() as tasks:
-                if call.progress is not None:
-                    tasks.start_soon(call.host.background.follow, call.caller, params.exec_id, call.progress)
-                outcome = await executor.wait(params.exec_id, **given)
-                tasks.cancel_scope.cancel()
-        return cast("Outcome", outcome)
+            async with _reporting(params.exec_id, call):
+                return cast("Outcome", await executor.wait(params.exec_id, **given))
 
 
 class ExecInterruptParams(msgspec.Struct, frozen=True):
@@ -290,6 +286,30 @@ class InterruptBackgroundExecTool(Tool[ExecInterruptParams, Outcome]):
 
     async def run(self, params: ExecInterruptParams, call: Call) -> Outcome:
         return cast("Outcome", await (await call.host.executor(call.caller)).interrupt(params.exec_id))
+
+
+@asynccontextmanager
+async def _reporting(exec_id: str, call: Call) -> AsyncGenerator[None]:
+    """Report a job's progress meanwhile, if the caller asked for it; an error of the block passes as it is."""
+    report = call.progress
+    if report is None:
+        yield
+        return
+
+    async def follow() -> None:
+        with suppress(HostError):  # what cannot be followed is still waited for
+            await call.host.background.follow(call.caller, exec_id, report)
+
+    failure: HostError | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(follow)
+        try:
+            yield
+        except HostError as error:  # a task group would wrap it
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 def _given(params: msgspec.Struct, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Changes:
             stream.offer(change)
 
     def subscribe(self) -> ChangeStream:
-        """An `async with` block and an endless `async for` over changes from now on."""
+        """An `async with` block that collects changes from now on until they are taken."""
         return ChangeStream(self._streams)
 
 
@@ -58,13 +58,10 @@ class ChangeStream:
     ) -> None:
         self._streams.discard(self)
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Change:
+    async def take(self) -> list[Change]:
+        """All changes since the last time, in the order they came; waits until there are some."""
         while not self._waiting:
             self._came = anyio.Event()
             await self._came.wait()
-        change = next(iter(self._waiting))
-        del self._waiting[change]
-        return change
+        changes, self._waiting = self._waiting, {}
+        return list(changes)

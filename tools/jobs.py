@@ -114,9 +114,8 @@ class Background:
                 progress = (await engine.peek(owner, exec_id, max_chars=1))["progress"]
                 if progress is not None:
                     report(progress["done"], progress["total"], progress["message"])
-                async for item in news:
-                    if item.exec_id == exec_id:
-                        break
+                while exec_id not in {item.exec_id for item in await news.take()}:
+                    pass
 
     def current(self) -> Any:
         """The executor of the current frame, or the one it was replaced with; its calls may be awaited."""

@@ -38,6 +38,7 @@ class Session:
         self._config = config
         self._workspace = str(workspace)
         self._current: Current | None = None
+        self._begun: Current | None = None
         self._written: set[str] = set()
 
     async def caller(self, door: Door) -> Caller:
@@ -59,7 +60,8 @@ class Session:
             return self._find(self._config.frame_id)
         root = None if self._config.new_session else self._continued(project_id)
         frame_id = root or new_id("f")
-        return Current(project_id, frame_id, frame_id)
+        self._begun = Current(project_id, frame_id, frame_id)
+        return self._begun
 
     def _continued(self, project_id: str) -> str | None:
         if not self._store.exists():  # looking makes no files
@@ -83,6 +85,8 @@ class Session:
         store = self._store.store
         project_id = store.find_frame_project(frame_id)
         if project_id is None:
+            if self._begun is not None and self._begun.frame_id == frame_id:
+                return self._begun  # told to callers, and not written before something is recorded in it
             raise NotFound("no such frame", hint="frames lists them; frame_new makes one")
         frame = store.project(project_id).frames.get(frame_id)
         return Current(project_id, frame.root_frame_id, frame_id)

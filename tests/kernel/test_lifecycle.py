@@ -254,11 +254,10 @@ async def test_a_subscriber_hears_of_status_progress_and_output(engine: Engine) 
         exec_id = await engine.launch("print('x')\nimport time; time.sleep(0.1)")
         engine.jobs.set_progress(exec_id, 1)
         with anyio.fail_after(30):
-            async for item in news:
-                assert item.exec_id == exec_id
-                heard.add(item.kind)
-                if heard == {"status", "progress", "output"}:
-                    break
+            while heard != {"status", "progress", "output"}:
+                items = await news.take()
+                assert {item.exec_id for item in items} == {exec_id}
+                heard |= {item.kind for item in items}
     await engine.finish(exec_id)
 
 

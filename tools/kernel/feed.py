@@ -1,8 +1,7 @@
 """News of jobs for whoever subscribes, and the eye on their logs that is open only while somebody waits.
 
     async with feed.subscribe(project_id="default", output=True) as news:
-        async for item in news:
-            ...
+        items = await news.take()
 
 What nobody has taken yet is kept once per job and kind, so a slow reader costs nothing and misses no state.
 """
@@ -106,7 +105,7 @@ class Feed:
 
 
 class Subscription:
-    """An `async with` block and an endless `async for` over news."""
+    """An `async with` block that collects news until they are taken."""
 
     def __init__(self, feed: Feed, project_id: str | None, *, output: bool) -> None:
         self._feed = feed
@@ -134,13 +133,10 @@ class Subscription:
     ) -> None:
         self._feed.remove(self)
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> JobNews:
+    async def take(self) -> list[JobNews]:
+        """All news since the last time, in the order they came; waits until there are some."""
         while not self._news:
             self._came = anyio.Event()
             await self._came.wait()
-        news = next(iter(self._news))
-        del self._news[news]
-        return news
+        news, self._news = self._news, {}
+        return list(news)

@@ -63,6 +63,7 @@ async def job(connection: Any, code: str, peer: Peer, report: Report) -> None:
 async def cancel(connection: Any, code: str, report: Report) -> None:
     """Give up waiting for a job; this client leaves it to its user to tell the server."""
     exec_id = (await call(connection, "exec_background", code=code))["exec_id"]
+    await call(connection, "exec_wait", exec_id=exec_id, until="news", timeout_s=2)
     params = {"exec_id": exec_id, "timeout_s": 60}
     waiting = asyncio.create_task(code_of(connection, "exec_wait", **params))
     await call(connection, "ping")  # lets the task send its request

@@ -54,6 +54,7 @@ async def job(client: Any, code: str, report: Report) -> None:
 async def cancel(client: Any, code: str, report: Report) -> None:
     """Give up waiting for a job, and see that the server has, too."""
     exec_id = (await call(client, "exec_background", code=code))["exec_id"]
+    await call(client, "exec_wait", exec_id=exec_id, until="news", timeout_s=2)
     with anyio.move_on_after(0.5) as scope:
         await call(client, "exec_wait", exec_id=exec_id, timeout_s=60)
     report.saw(cancelled=scope.cancelled_caught)

@@ -114,6 +114,7 @@ def job(line: Line, code: str, report: Report) -> None:
 def cancel(line: Line, code: str, report: Report) -> None:
     """Give up waiting for a job."""
     exec_id = line.call("exec_background", code=code)["exec_id"]
+    line.call("exec_wait", exec_id=exec_id, until="news", timeout_s=2)
     waiting = rpc.request("exec_wait", params={"exec_id": exec_id, "timeout_s": 60})
     line.send(waiting)
     line.send(rpc.notification("$/cancelRequest", params={"id": waiting["id"]}))

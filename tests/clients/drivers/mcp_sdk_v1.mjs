@@ -14,7 +14,13 @@ client.setRequestHandler(ElicitRequestSchema, ({ params }) =>
     { action: "decline" },
   ),
 );
-await converse(client, StdioClientTransport, {
-  version: (transport) => transport._protocolVersion,
+class Transport extends StdioClientTransport {
+  setProtocolVersion(version) {
+    this.agreed = version;
+  }
+}
+
+await converse(client, Transport, {
+  version: (transport) => transport.agreed,
   callTool: (request, options) => client.callTool(request, undefined, options),
 });

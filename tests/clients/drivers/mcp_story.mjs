@@ -30,9 +30,10 @@ export async function converse(client, Transport, { version, callTool }) {
     });
     await step("cancel", async () => {
       const { exec_id } = await fields("exec_background", { code: story.endless });
+      await fields("exec_wait", { exec_id, until: "news", timeout_s: 2 });
       const giveUp = new AbortController();
       const waiting = fields("exec_wait", { exec_id, timeout_s: 60 }, { signal: giveUp.signal });
-      await call("exec_list", {});
+      await call("query", { sql: story.sql });
       giveUp.abort("enough");
       saw({ cancelled: await waiting.then(() => false, () => true) });
       await call("exec_interrupt", { exec_id });

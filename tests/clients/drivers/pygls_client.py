@@ -68,6 +68,7 @@ async def job(editor: Editor, code: str, report: Report) -> None:
 async def cancel(editor: Editor, code: str, report: Report) -> None:
     """Give up waiting for a job."""
     exec_id = (await editor.call("exec_background", code=code))["exec_id"]
+    await editor.call("exec_wait", exec_id=exec_id, until="news", timeout_s=2)
     params = {"exec_id": exec_id, "timeout_s": 60}
     waiting = editor.client.protocol.send_request("exec_wait", params, msg_id="waiting")
     editor.client.protocol.notify(lsp.CANCEL_REQUEST, lsp.CancelParams(id="waiting"))

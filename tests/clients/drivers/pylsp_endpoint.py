@@ -73,6 +73,7 @@ class Editor:
 def cancel(editor: Editor, code: str, report: Report) -> None:
     """Give up waiting for a job. A future cancelled by `cancel` would end this client's reader at the reply."""
     exec_id = editor.call("exec_background", code=code)["exec_id"]
+    editor.call("exec_wait", exec_id=exec_id, until="news", timeout_s=2)
     waiting = editor.endpoint.request("exec_wait", {"exec_id": exec_id, "timeout_s": 60})
     probe = editor.endpoint.request("ping")
     editor.endpoint.notify("$/cancelRequest", {"id": next(editor.numbers) - 2})

@@ -39,9 +39,10 @@ await step("shutdown", async () => {
   });
   await step("cancel", async () => {
     const { exec_id } = await call("exec_background", { code: story.endless });
+    await call("exec_wait", { exec_id, until: "news", timeout_s: 2 });
     const giveUp = new rpc.CancellationTokenSource();
     const waiting = call("exec_wait", { exec_id, timeout_s: 60 }, giveUp.token);
-    await call("exec_list");
+    await call("query", { sql: story.sql });
     giveUp.cancel();
     saw({ cancelled: await waiting.then(() => false, (error) => error.code === -32800) });
     await call("exec_interrupt", { exec_id });

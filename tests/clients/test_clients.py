@@ -1,0 +1,123 @@
+"""Real clients over real pipes: each goes through the whole story, and its conversation is kept as a transcript."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cellhost.rpc import transcript as transcripts
+from cellhost.rpc.replay import replay
+
+from .environments import MissingError
+from .story import CLIENTS, STEPS, STORY, Client, act
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+FOLDER = Path(__file__).parents[1] / "transcripts" / "clients"
+QUICK = ("mcp2-legacy", "mcp2-stateless")
+"""One of each era, in the tests' own environment."""
+
+TOLD_IN_OTHER_PIECES = ("jsonrpcclient", "agent-client-protocol")
+"""Subscribers to `exec`: how many updates tell of a job's start is a matter of milliseconds, so no two runs are alike."""
+
+Seen = dict[str, Any]
+
+
+def named_clients(without: Collection[str] = ()) -> list[Any]:
+    names = [name for name in CLIENTS if name not in without]
+    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names]
+
+
+def sees_every_tool(client: Client, seen: Seen) -> None:
+    assert {"query", "exec_background", "exec_wait", "save_artifact"} <= set(seen["tools"])
+    assert seen.get("version") == client.version
+
+
+def gets_rows(client: Client, seen: Seen) -> None:
+    assert seen["rows"] == [[1]]
+
+
+def follows_a_job(client: Client, seen: Seen) -> None:
+    assert seen["outcome"] == {"status": "done", "done": True, "stdout": "made\n"}
+    if client.dialect == "mcp":
+        assert seen["progress"] == [1, 2, 3]
+    elif client.dialect == "editor":
+        assert seen["kinds"] == ["begin", "report", "report", "report", "end"]
+        assert [report["message"] for report in seen["progress"]] == ["step 1", "step 2", "step 3"]
+    else:
+        assert seen["progress"] == [3]
+        assert seen["output"] == "made\n"
+
+
+def gives_up_waiting(client: Client, seen: Seen) -> None:
+    assert seen["cancelled"] is True
+    assert seen["outcome"]["status"] == "interrupted"
+
+
+def is_asked(client: Client, seen: Seen) -> None:
+    assert seen["outcome"] == {"status": "done", "done": True, "stdout": "approved\n"}
+    assert seen["refused"] is True
+    asked, refused = seen["asked"]
+    assert STORY["asked"] in asked
+    assert STORY["refused"] in refused
+
+
+def reads_errors(client: Client, seen: Seen) -> None:
+    assert seen["failed"] is True
+    assert "only allows read-only" in seen["text"]
+    assert seen["code"] == (-32602 if client.dialect == "mcp" else -32601)
+
+
+CHECKS: dict[str, Callable[[Client, Seen], None]] = {
+    "list": sees_every_tool,
+    "query": gets_rows,
+    "job": follows_a_job,
+    "cancel": gives_up_waiting,
+    "approval": is_asked,
+    "error": reads_errors,
+}
+
+
+@pytest.mark.parametrize("name", named_clients())
+def test_a_real_client_goes_through_the_whole_story(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    client = CLIENTS[name]
+    try:
+        run = act(client, tmp_path)
+    except MissingError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"{name} cannot be installed here: {error}")
+    assert tuple(run.steps) == STEPS, run.stderr
+    for step, report in run.steps.items():
+        assert report["failure"] is None, (step, report["failure"])
+    for step, check in CHECKS.items():
+        check(client, run.steps[step]["saw"])
+    assert run.status == "0", run.stderr
+    is_answered_as_its_dialect_has_it(client, run.transcript)
+    if request.config.getoption("--update-transcripts"):
+        FOLDER.mkdir(exist_ok=True)
+        shutil.copyfile(run.transcript, FOLDER / f"{name}.jsonl")
+
+
+def is_answered_as_its_dialect_has_it(client: Client, transcript: Path) -> None:
+    """A cancelled request gets no answer in MCP, and -32800 elsewhere."""
+    lines = [line for line in transcripts.read(transcript).lines if isinstance(line.message, dict)]
+    cancels = [line.message["params"] for line in lines if "cancel" in str(line.message.get("method")).lower()]
+    (cancelled,) = [params.get("requestId", params.get("id")) for params in cancels]
+    answers = [line.message for line in lines if line.mark == "<-" and line.message.get("id") == cancelled]
+    codes = [answer["error"]["code"] for answer in answers if "method" not in answer]
+    assert codes == ([] if client.dialect == "mcp" else [-32800])
+
+
+def test_every_client_has_a_transcript_and_every_transcript_a_client() -> None:
+    assert {path.stem for path in FOLDER.glob("*.jsonl")} == set(CLIENTS)
+
+
+@pytest.mark.parametrize("name", named_clients(TOLD_IN_OTHER_PIECES))
+def test_a_fresh_server_answers_a_client_as_its_transcript_says(name: str) -> None:
+    assert replay(FOLDER / f"{name}.jsonl") is None

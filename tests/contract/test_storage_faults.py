@@ -1,0 +1,149 @@
+"""A data folder that cannot be used: each call says so and what to do, and nothing is half done."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cellhost import Config, build_dispatcher
+from cellhost.store.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cellhost import Dispatcher
+
+    from .conftest import Refused
+
+READING: list[tuple[str, Any]] = [
+    ("query", ["SELECT 1"]),
+    ("frames", None),
+    ("lineage_get", ["v-000000000000"]),
+    ("list_artifacts", None),
+]
+
+
+async def used_before(tmp_path: Path) -> Dispatcher:
+    """A host on a data folder that has records, closed; its workspace has `a.txt`."""
+    made = build_dispatcher(Config(data_dir=tmp_path / "data"), workspace=tmp_path / "work")
+    await made("write_file", ["a.txt", "x"])
+    await made("save_artifact", ["a.txt"])
+    await made.host.aclose()
+    return build_dispatcher(Config(data_dir=tmp_path / "data"), workspace=tmp_path / "work")
+
+
+def make_newer(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "INSERT INTO _sqlite_migrations (migration_set, name, applied_at)"
+            " SELECT migration_set, '9999', 'later' FROM _sqlite_migrations LIMIT 1"
+        )
+    connection.close()
+
+
+def make_nonsense(path: Path) -> None:
+    path.write_bytes(b"this is no database\n" * 1000)
+
+
+def make_damaged(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
+
+
+FAULTS = [
+    (make_newer, "was made by a newer version of cellhost", "Upgrade cellhost"),
+    (make_nonsense, "is not a SQLite database", "Move the file away"),
+    (make_damaged, "is damaged", "Move the file away"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "message", "hint"), FAULTS, ids=["newer", "nonsense", "damaged"])
+@pytest.mark.parametrize("name", ["control.db", "projects/default/records.db"])
+async def test_a_database_that_cannot_be_used_is_named_and_left_alone(
+    tmp_path: Path, refused: Refused, name: str, spoil: Callable[[Path], None], message: str, hint: str
+) -> None:
+    made = await used_before(tmp_path)
+    spoil(tmp_path / "data" / name)
+    before = (tmp_path / "data" / name).read_bytes()
+    calls = [*READING, ("save_artifact", ["a.txt"]), ("frame_new", ["turn"])]
+    if name == "control.db":
+        calls += [("write_file", ["a.txt", "changed"]), ("permission_list", None)]
+    for method, params in calls:
+        error = await refused(made, method, params)
+        assert isinstance(error, StorageError), method
+        assert (error.code, str(error)) == (-31507, f"{name} {message}")
+        assert (error.hint or "").startswith(hint)
+    await made.host.aclose()
+    assert (tmp_path / "data" / name).read_bytes() == before
+    assert (tmp_path / "work" / "a.txt").read_text() == "x"
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize("under", ["file", "file/below", "/proc/no-such-folder"])
+async def test_a_data_folder_that_cannot_be_made_is_told_by_every_call_that_needs_it(
+    tmp_path: Path, refused: Refused, under: str
+) -> None:
+    (tmp_path / "file").write_text("x")
+    made = build_dispatcher(Config(data_dir=Path(tmp_path, under)), workspace=tmp_path / "work")
+    assert (await made("ping"))["project_id"] == "default"
+    for method, params in (*READING, ("write_file", ["a.txt", "x"]), ("permission_list", None)):
+        error = await refused(made, method, params)
+        assert isinstance(error, StorageError), method
+        assert "--data-dir" in (error.hint or "")
+    await made.host.aclose()
+    assert not (tmp_path / "work").exists()
+    assert (tmp_path / "file").read_text() == "x"
+
+
+async def test_a_host_whose_data_folder_cannot_be_used_still_reads_files(tmp_path: Path, refused: Refused) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").write_text("there")
+    config = Config(data_dir=tmp_path / "file", rules=(("exec_background", "*", "allow"),))
+    async with build_dispatcher(config, workspace=tmp_path / "work") as made:
+        assert (await made("read_file", ["a.txt"]))["content"] == "there"
+        assert len((await made("list_files"))["files"]) == 1
+        for method, params in (("exec_list", None), ("exec_background", ["print(1)"]), ("query", ["SELECT 1"])):
+            assert isinstance(await refused(made, method, params), StorageError)
+        assert (await made("ping"))["confinement"] == "none"
+
+
+async def test_a_read_only_data_folder_is_told(tmp_path: Path, refused: Refused) -> None:
+    made = await used_before(tmp_path)
+    for folder in (tmp_path / "data" / "projects" / "default", tmp_path / "data" / "projects", tmp_path / "data"):
+        folder.chmod(0o500)
+    try:
+        try:
+            (tmp_path / "data" / "probe").touch()
+        except PermissionError:
+            pass
+        else:
+            pytest.skip("nothing is read-only for this user")
+        error = await refused(made, "save_artifact", ["a.txt"])
+        assert isinstance(error, StorageError)
+    finally:
+        for folder in (tmp_path / "data", tmp_path / "data" / "projects", tmp_path / "data" / "projects" / "default"):
+            folder.chmod(0o700)
+        await made.host.aclose()
+
+
+async def test_a_database_that_another_process_holds_is_told_as_worth_repeating(
+    tmp_path: Path, refused: Refused
+) -> None:
+    made = await used_before(tmp_path)
+    made.host.store._store = type(made.store)(tmp_path / "data", busy_timeout_s=0.05)
+    holder = sqlite3.connect(tmp_path / "data" / "control.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    try:
+        error = await refused(made, "permission_set", ["global", "query", "*", "ask"])
+        assert isinstance(error, StorageError)
+        assert error.as_data()["retryable"] is True
+        assert str(error) == "control.db is locked by another process"
+    finally:
+        holder.execute("ROLLBACK")
+        holder.close()
+    assert (await made("permission_set", ["global", "query", "*", "ask"]))["rule_id"].startswith("perm-")
+    await made.host.aclose()
