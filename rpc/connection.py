@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 import msgspec
 
+from ..store.errors import Busy
 from . import jsonrpc, strictjson
 from .batch import Batch
 from .dialect import EDITOR, MCP, PLAIN, STATELESS, STATELESS_VERSION_KEY, Dialect, Handler
 from .framing import BadHeader, Oversized
 from .incoming import Incoming
+from .load import CALL_COST, Load
 from .outgoing import Outgoing
 from .peer import Peer
 from .responses import cancelled, error_response, internal_error, invalid_request, response
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from .framing import Item
     from .incoming import Id
     from .responses import Response
+
+
+MAX_BATCH = 10_000
+"""Requests in one batch: an error for each of millions would take many times the memory of the frame."""
 
 
 class Methods(msgspec.Struct, frozen=True):
@@ -52,7 +58,8 @@ class Connection:
     def __init__(self, send: Callable[[bytes], None], tasks: TaskGroup) -> None:
         self.methods = Methods(plain={})
         self.peer = Peer()
-        self.outgoing = Outgoing(send)
+        self.load = Load()
+        self.outgoing = Outgoing(send, self.load.look_again)
         self.workers = Workers(tasks, self._serve)
         self.in_flight: dict[Id, Incoming] = {}
         self.unanswered = 0
@@ -73,9 +80,17 @@ class Connection:
             self._respond(error_response(None, fault, self.peer.dialect))
             return
         if isinstance(message, list):
-            self._batch(cast("list[Any]", message))
+            self._batch(cast("list[Any]", message), len(item))
         else:
-            self._one(message, self._respond)
+            self._one(message, self._respond, len(item))
+
+    async def room(self) -> None:
+        """Return when more may be taken: the peer's calls hold no more than they should, or we have asked it something.
+
+        An answer to us must be read, whatever comes before it; calls that come meanwhile are refused.
+        """
+        if self.load.full:
+            await self.load.room(lambda: self.outgoing.open)
 
     async def answered(self) -> None:
         """Return when every request that came in has its answer."""
@@ -89,15 +104,15 @@ class Connection:
         if incoming is not None:
             incoming.cancel()
 
-    def _batch(self, messages: list[Any]) -> None:
-        if not messages:
-            self._refuse("a batch needs at least one request", None)
+    def _batch(self, messages: list[Any], size: int) -> None:
+        if not messages or len(messages) > MAX_BATCH:
+            self._refuse(f"a batch has 1 to {MAX_BATCH} requests", None)
             return
         batch = Batch(len(messages), self._respond)
         for message in messages:
-            self._one(message, batch.add)
+            self._one(message, batch.add, size // len(messages))
 
-    def _one(self, message: Any, reply: Callable[[Any], None]) -> None:
+    def _one(self, message: Any, reply: Callable[[Any], None], size: int) -> None:
         if not isinstance(message, dict):
             reply(invalid_request("a request is an object", None, self.peer.dialect))
             return
@@ -116,18 +131,22 @@ class Connection:
         if id_ is not None and id_ in self.in_flight:
             reply(invalid_request("a request of this id is in flight", None, self.peer.dialect, {"id": id_}))
             return
-        self._accept(request, id_, reply)
+        self._accept(request, id_, reply, size + CALL_COST)
 
-    def _accept(self, request: dict[str, Any], id_: Id | None, reply: Callable[[Any], None]) -> None:
+    def _accept(self, request: dict[str, Any], id_: Id | None, reply: Callable[[Any], None], size: int) -> None:
         method: str = request["method"]
         params = request.get("params")
-        incoming = Incoming(self, self._dialect_of(method, params), method, params, id_, reply)
+        incoming = Incoming(self, self._dialect_of(method, params), method, params, id_, reply, size)
         if id_ is None and self._notified(incoming):
             reply(None)
+            return
+        if self.load.full and self.outgoing.open:
+            reply(error_response(id_, _too_much(), incoming.dialect) if id_ is not None else None)
             return
         if id_ is not None:
             self.in_flight[id_] = incoming
         self.unanswered += 1
+        self.load.take(size)
         self.workers.put(incoming, urgent=self._is_urgent(method, params))
 
     def _dialect_of(self, method: str, params: Any) -> Dialect:
@@ -175,6 +194,7 @@ class Connection:
             if incoming.id is not None:
                 self.in_flight.pop(incoming.id, None)
             self.unanswered -= 1
+            self.load.drop(incoming.size)
             incoming.reply(answer if incoming.id is not None else None)
             if not self.unanswered:
                 self._quiet.set()
@@ -195,9 +215,23 @@ class Connection:
         try:
             self._send(strictjson.encode(answer))
         except strictjson.EncodeFault as fault:
-            answers = answer if isinstance(answer, list) else [answer]
-            failed = [error_response(one.get("id"), internal_error(fault), self.peer.dialect) for one in answers]
-            self._send(strictjson.encode(failed if isinstance(answer, list) else failed[0]))
+            if isinstance(answer, list):
+                answer = [self._encodable(one) for one in answer]
+            else:
+                answer = error_response(answer.get("id"), internal_error(fault), self.peer.dialect)
+            self._send(strictjson.encode(answer))
+
+    def _encodable(self, answer: Response) -> Response:
+        """The answer, or the error that takes the place of one that is not JSON."""
+        try:
+            strictjson.encode(answer)
+        except strictjson.EncodeFault as fault:
+            return error_response(answer.get("id"), internal_error(fault), self.peer.dialect)
+        return answer
+
+
+def _too_much() -> Busy:
+    return Busy("too much is waiting to be carried out", hint="wait for answers before you send more")
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
+    from contextlib import AbstractContextManager
 
     import anyio
 
@@ -16,9 +18,12 @@ Id = int | str
 
 
 class Incoming:
-    """A call from the wire. `id` is None for a notification; `reply` takes the finished response."""
+    """A call from the wire. `id` is None for a notification; `reply` takes the finished response.
 
-    __slots__ = ("cancelled", "connection", "dialect", "id", "method", "params", "reply", "scope")
+    `size`: bytes of memory it counts with.
+    """
+
+    __slots__ = ("cancelled", "connection", "dialect", "id", "method", "params", "reply", "scope", "size")
 
     def __init__(
         self,
@@ -28,6 +33,7 @@ class Incoming:
         params: Any,
         id_: Id | None,
         reply: Callable[[dict[str, Any] | None], None],
+        size: int,
     ) -> None:
         self.connection = connection
         self.dialect = dialect
@@ -35,6 +41,7 @@ class Incoming:
         self.params = params
         self.id = id_
         self.reply = reply
+        self.size = size
         self.scope: anyio.CancelScope | None = None
         self.cancelled = False
 
@@ -43,3 +50,17 @@ class Incoming:
         self.cancelled = True
         if self.scope is not None:
             self.scope.cancel()
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Entered while the call waits for its turn or for what is limited elsewhere: it holds no worker."""
+        return self.connection.workers.aside()
+
+    @contextmanager
+    def waiting(self) -> Generator[None]:
+        """Entered while the call waits for a job, for news or for a person: it holds no worker.
+
+        Raises:
+            Busy: too many calls wait already.
+        """
+        with self.connection.load.waiting(self.size), self.aside():
+            yield

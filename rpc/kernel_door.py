@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 ATTACH_WITHIN_S = 10.0
 CALLS_PER_JOB = 8
 CHUNK = 256 * 1024
+MAX_UNSENT = 16 * 1024 * 1024
 SOCKET_NAME = "host.sock"
 
 logger = logging.getLogger(__name__)
@@ -88,37 +89,40 @@ class KernelDoor:
             await listener.serve(self._serve)
 
     async def _serve(self, stream: SocketStream) -> None:
+        outbox = _Outbox(stream)
         try:
-            async with stream, anyio.create_task_group() as tasks:
-                await self._talk(stream, tasks)
-                tasks.cancel_scope.cancel()
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            async with stream, anyio.create_task_group() as sending:
+                sending.start_soon(outbox.send_until_end)
+                async with anyio.create_task_group() as calls:
+                    await self._talk(stream, outbox, calls)
+                    calls.cancel_scope.cancel()
+                outbox.end()
+        except* (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             logger.debug("a job's connection broke")
 
-    async def _talk(self, stream: SocketStream, tasks: TaskGroup) -> None:
+    async def _talk(self, stream: SocketStream, outbox: _Outbox, tasks: TaskGroup) -> None:
         if _peer_uid(stream) != os.geteuid():
             return
         deframer = Deframer(self._host.config.limits.frame_bytes)
-        outbox = _Outbox(stream)
-        tasks.start_soon(outbox.send_forever)
         connection: Connection | None = None
         with anyio.move_on_after(ATTACH_WITHIN_S) as attaching:
             while True:
                 try:
                     chunk = await stream.receive(CHUNK)
-                except anyio.EndOfStream:
+                except (anyio.EndOfStream, anyio.BrokenResourceError):
                     return
                 for item in deframer.feed(chunk):
                     if connection is None:
                         token = self._attach(item, outbox)
                         if token is None:
-                            await outbox.flush()
                             return
                         connection = Connection(outbox.put, tasks)
                         connection.methods = _methods(self._host, token, self._calls)
                         attaching.deadline = float("inf")
                     else:
                         connection.receive(item)
+                        await connection.room()
+                await outbox.room()
 
     def _attach(self, item: Any, outbox: _Outbox) -> str | None:
         """The first frame's token, if a job has it; None, and an error reply, for any other frame."""
@@ -133,27 +137,49 @@ class KernelDoor:
 
 
 class _Outbox:
-    """Replies on their way to a job, sent in order by one task."""
+    """Replies on their way to a job, sent in order by one task.
+
+    A job that has gone ends the task, and reading by itself: to cancel one for the other, asyncio would log an error.
+    """
 
     def __init__(self, stream: SocketStream) -> None:
         self._stream = stream
         self._frames: list[bytes] = []
+        self._unsent = 0
+        self._ended = False
         self._more = anyio.Event()
+        self._sent = anyio.Event()
 
     def put(self, payload: bytes) -> None:
-        self._frames.append(encode(payload, "lines"))
+        if self._ended:
+            return
+        frame = encode(payload, "lines")
+        self._frames.append(frame)
+        self._unsent += len(frame)
         self._more.set()
 
-    async def send_forever(self) -> None:
-        while True:
-            await self._more.wait()
-            await self.flush()
+    def end(self) -> None:
+        """Nothing more will come."""
+        self._ended = True
+        self._more.set()
 
-    async def flush(self) -> None:
-        self._more = anyio.Event()
-        frames, self._frames = self._frames, []
-        if frames:
-            await self._stream.send(b"".join(frames))
+    async def room(self) -> None:
+        """Return when the job has read enough of what was sent."""
+        while self._unsent > MAX_UNSENT and not self._ended:
+            self._sent = anyio.Event()
+            await self._sent.wait()
+
+    async def send_until_end(self) -> None:
+        while self._frames or not self._ended:
+            await self._more.wait()
+            self._more = anyio.Event()
+            frames, self._frames = self._frames, []
+            try:
+                await self._stream.send(b"".join(frames))
+            except anyio.BrokenResourceError:
+                self._ended = True
+            self._unsent -= sum(map(len, frames))
+            self._sent.set()
 
 
 def _attach_request(item: Any) -> tuple[int | str | None, str] | None:
@@ -207,8 +233,14 @@ class _JobMethods(dict[str, "Handler"]):
         if self._calls.get(identity.exec_id, 0) >= CALLS_PER_JOB:
             raise Busy(f"a job may have {CALLS_PER_JOB} calls in flight", hint="wait for one to return")
         self._calls[identity.exec_id] = self._calls.get(identity.exec_id, 0) + 1
-        waiting = incoming.connection.workers.waiting
-        call = Call(self._host, "kernel", identity=_caller(identity), encoded=True, waiting=waiting)
+        call = Call(
+            self._host,
+            "kernel",
+            identity=_caller(identity),
+            encoded=True,
+            aside=incoming.aside,
+            waiting=incoming.waiting,
+        )
         try:
             return await self._host.call(name, params, call)
         except PermissionNeeded as error:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 
 from ..store.errors import HostError
+from ..tools.resources import is_resource
 from .subscriptions import news_of
 
 if TYPE_CHECKING:
     from ..tools.host import Host
     from .incoming import Incoming
-    from .resources import Resources
     from .subscriptions import News
     from .tasks import Tasks
 
@@ -22,9 +22,9 @@ SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
 class Filter:
     """What a client asked for, as far as we offer it."""
 
-    def __init__(self, wanted: dict[str, Any], resources: Resources) -> None:
+    def __init__(self, wanted: dict[str, Any]) -> None:
         self.list_changed = wanted.get("resourcesListChanged") is True
-        self.uris = {uri for uri in _texts(wanted.get("resourceSubscriptions")) if resources.is_one(uri)}
+        self.uris = {uri for uri in _texts(wanted.get("resourceSubscriptions")) if is_resource(uri)}
         self.tasks = set(_texts(wanted.get("taskIds")))
 
     def as_acknowledged(self) -> dict[str, Any]:
@@ -39,13 +39,11 @@ class Filter:
         return agreed
 
 
-async def listen(
-    host: Host, resources: Resources, tasks: Tasks, incoming: Incoming, wanted: dict[str, Any]
-) -> dict[str, Any]:
+async def listen(host: Host, tasks: Tasks, incoming: Incoming, wanted: dict[str, Any]) -> dict[str, Any]:
     """Send what was asked for until the client cancels the request or the server ends; then the closing result."""
-    stream = _Stream(incoming, Filter(wanted, resources), tasks)
+    stream = _Stream(incoming, Filter(wanted), tasks)
     stream.acknowledge()
-    with incoming.connection.workers.waiting():
+    with incoming.waiting():
         async with anyio.create_task_group() as running:
 
             async def until_the_end() -> None:

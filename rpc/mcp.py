@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
 
-from ..store.errors import InvalidParams, Issue
+from ..store.errors import HostError, InvalidParams, Issue, NotFound
 from ..store.version import VERSION
+from ..tools.call import Call
+from ..tools.resources import TEMPLATES, check_resource
 from .asking import asker
 from .instructions import INSTRUCTIONS
 from .mcp_tools import call_tool, find_tool, tool_list
@@ -16,14 +19,13 @@ from .responses import answer
 from .signature import takes_anything
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Generator, Mapping
 
     from ..tools.host import Host
     from .dialect import Handler
     from .incoming import Incoming
     from .jsonrpc import Result
     from .mcp_log import McpLog
-    from .resources import Resources
     from .subscriptions import Subscriptions
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -63,12 +65,18 @@ class _Level(msgspec.Struct):
     level: str
 
 
+class ResourceNotFound(HostError):
+    """No such resource in the project (Resources, Error Handling, up to 2025-11-25)."""
+
+    kind: ClassVar[str] = "not_found"
+    code: ClassVar[int] = -32002
+
+
 class McpMethods:
     """The methods of one server, as a table of handlers."""
 
-    def __init__(self, host: Host, resources: Resources, subscriptions: Subscriptions, log: McpLog) -> None:
+    def __init__(self, host: Host, subscriptions: Subscriptions, log: McpLog) -> None:
         self._host = host
-        self._resources = resources
         self._subscriptions = subscriptions
         self._log = log
 
@@ -130,18 +138,20 @@ class McpMethods:
 
     async def _list_resources(self, _incoming: Incoming, params: Params) -> Answer:
         self._subscriptions.follow_resources()
-        return await self._resources.list(await self._host.caller("mcp"), read(params, Page).cursor)
+        return await list_resources(self._host, params)
 
     async def _list_templates(self, _incoming: Incoming, params: Params) -> Answer:
         one_page(params)
-        return self._resources.templates()
+        return resource_templates()
 
     async def _read_resource(self, _incoming: Incoming, params: Params) -> Answer:
-        return await self._resources.read(await self._host.caller("mcp"), read(params, Uri).uri)
+        with absent_as(ResourceNotFound, read(params, Uri).uri):
+            return await read_resource(self._host, params)
 
     async def _subscribe(self, _incoming: Incoming, params: Params) -> Answer:
         uri = read(params, Uri).uri
-        self._resources.check(uri)
+        with absent_as(ResourceNotFound, uri):
+            check_resource(uri)
         self._subscriptions.subscribe(uri)
         return {}
 
@@ -152,6 +162,33 @@ class McpMethods:
     async def _set_level(self, _incoming: Incoming, params: Params) -> Answer:
         self._log.set_level(read(params, _Level).level)
         return {}
+
+
+async def list_resources(host: Host, params: Params) -> Answer:
+    """A page of the project's saved files."""
+    page: Answer = await host.call("resources/list", {"cursor": read(params, Page).cursor}, Call(host, "mcp"))
+    return page
+
+
+async def read_resource(host: Host, params: Params) -> Answer:
+    """The contents behind a URI. Raises `NotFound`, and what reading it may raise."""
+    contents: Answer = await host.call("resources/read", {"uri": read(params, Uri).uri}, Call(host, "mcp"))
+    return contents
+
+
+@contextmanager
+def absent_as(error: type[HostError], uri: str) -> Generator[None]:
+    """Have a resource that is not there told as the peer's revision has it."""
+    try:
+        yield
+    except NotFound as absent:
+        raise error(absent.message, hint=absent.hint, data={"uri": uri}) from None
+
+
+def resource_templates() -> Answer:
+    """The forms of URI there are."""
+    templates = [{"uriTemplate": uri, "name": name, "description": text} for uri, name, text in TEMPLATES]
+    return {"resourceTemplates": templates}
 
 
 def handler(method: Method) -> Handler:

@@ -51,6 +51,12 @@ class McpLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send one record: its message without a traceback, which stays in our own log."""
+        try:
+            self._emit(record)
+        except Exception:  # noqa: BLE001 (whoever logs is not concerned: text that is no JSON, a loop that has ended)
+            self.handleError(record)
+
+    def _emit(self, record: logging.LogRecord) -> None:
         level = _NAMES.get(record.levelno, "critical")
         params = {"level": level, "logger": record.name, "data": record.getMessage()}
         if threading.get_ident() == self._thread:

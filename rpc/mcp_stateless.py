@@ -6,13 +6,28 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import msgspec
 
-from ..store.errors import HostError, InvalidParams, PermissionNeeded
+from ..store.errors import HostError, InvalidParams, NotFound, PermissionNeeded
 from ..tools.approval import question_of_request
 from .asking import elicitation, elicited
 from .dialect import STATELESS_VERSION_KEY
 from .instructions import INSTRUCTIONS
 from .listening import listen
-from .mcp import SERVER, Answer, Page, Params, ToolCall, Uri, can_elicit, handler, invalid, one_page, read
+from .mcp import (
+    SERVER,
+    Answer,
+    Params,
+    ToolCall,
+    Uri,
+    absent_as,
+    can_elicit,
+    handler,
+    invalid,
+    list_resources,
+    one_page,
+    read,
+    read_resource,
+    resource_templates,
+)
 from .mcp_tools import call_tool, failure, find_tool, tool_list
 from .progress import reporting
 from .request_state import RequestState
@@ -26,7 +41,6 @@ if TYPE_CHECKING:
     from .dialect import Handler
     from .incoming import Incoming
     from .mcp import Method
-    from .resources import Resources
     from .tasks import Tasks
 
 VERSIONS = ("2026-07-28",)
@@ -43,6 +57,13 @@ class UnsupportedVersion(HostError):
 
     kind: ClassVar[str] = "request"
     code: ClassVar[int] = -32022
+
+
+class Absent(HostError):
+    """No such resource or task in the project: an invalid param in this era (Resources, Error Handling)."""
+
+    kind: ClassVar[str] = "not_found"
+    code: ClassVar[int] = -32602
 
 
 class MissingCapability(HostError):
@@ -68,9 +89,8 @@ class _TaskId(msgspec.Struct):
 class StatelessMethods:
     """The methods of one server, as a table of handlers."""
 
-    def __init__(self, host: Host, resources: Resources, tasks: Tasks) -> None:
+    def __init__(self, host: Host, tasks: Tasks) -> None:
         self._host = host
-        self._resources = resources
         self._tasks = tasks
         self._state = RequestState(host)
 
@@ -114,18 +134,17 @@ class StatelessMethods:
         return {"tools": tool_list()} | _cacheable(HOUR_MS, "public")
 
     async def _list_resources(self, _incoming: Incoming, params: Params) -> Answer:
-        page = await self._resources.list(await self._host.caller("mcp"), read(params, Page).cursor)
-        return page | _cacheable(0, "private")
+        return await list_resources(self._host, params) | _cacheable(0, "private")
 
     async def _list_templates(self, _incoming: Incoming, params: Params) -> Answer:
         one_page(params)
-        return self._resources.templates() | _cacheable(HOUR_MS, "public")
+        return resource_templates() | _cacheable(HOUR_MS, "public")
 
     async def _read_resource(self, _incoming: Incoming, params: Params) -> Answer:
         uri = read(params, Uri).uri
-        contents = await self._resources.read(await self._host.caller("mcp"), uri)
-        unchanging = uri.startswith("artifact://")
-        return contents | _cacheable(HOUR_MS if unchanging else 0, "private")
+        with absent_as(Absent, uri):
+            contents = await read_resource(self._host, params)
+        return contents | _cacheable(HOUR_MS if uri.startswith("artifact://") else 0, "private")
 
     async def _call_tool(self, incoming: Incoming, params: Params) -> Answer:
         asked = read(params, _ToolCall)
@@ -187,18 +206,28 @@ class StatelessMethods:
         wanted = read(params, _Listen).notifications
         if wanted.get("taskIds") and TASKS_EXTENSION not in _extensions(_capabilities(params)):
             raise _missing_tasks()
-        return await listen(self._host, self._resources, self._tasks, incoming, wanted)
+        return await listen(self._host, self._tasks, incoming, wanted)
 
     async def _get_task(self, _incoming: Incoming, params: Params) -> Answer:
-        return await self._tasks.get(read(params, _TaskId).task_id)
+        return await self._task(params)
 
     async def _update_task(self, _incoming: Incoming, params: Params) -> Answer:
-        await self._tasks.get(read(params, _TaskId).task_id)
+        await self._task(params)
         return {}
 
     async def _cancel_task(self, _incoming: Incoming, params: Params) -> Answer:
-        await self._tasks.cancel(read(params, _TaskId).task_id)
+        task = await self._task(params)
+        await self._tasks.cancel(task["taskId"])
         return {}
+
+    async def _task(self, params: Params) -> Answer:
+        if TASKS_EXTENSION not in _extensions(_capabilities(params)):
+            raise _missing_tasks()
+        task_id = read(params, _TaskId).task_id
+        try:
+            return await self._tasks.get(task_id)
+        except NotFound as error:
+            raise Absent(error.message, hint=error.hint) from None
 
 
 def _stateless(method: Method) -> Method:

@@ -50,8 +50,16 @@ async def call_tool(
         HostError: of the kinds in `raises` only.
     """
     budget = host.config.limits.mcp_chars
-    waiting = incoming.connection.workers.waiting
-    call = Call(host, "mcp", budget=budget, encoded=True, waiting=waiting, progress=progress, ask=ask)
+    call = Call(
+        host,
+        "mcp",
+        budget=budget,
+        encoded=True,
+        aside=incoming.aside,
+        waiting=incoming.waiting,
+        progress=progress,
+        ask=ask,
+    )
     try:
         return success(await host.call(tool.name, arguments, call), tool, budget)
     except raises:

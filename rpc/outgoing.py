@@ -25,10 +25,11 @@ class _Waiting:
 
 
 class Outgoing:
-    """Sends requests with ids of ours; an answer to none of them is dropped."""
+    """Sends requests with ids of ours and tells `asked` of each; an answer to none of them is dropped."""
 
-    def __init__(self, send: Callable[[bytes], None]) -> None:
+    def __init__(self, send: Callable[[bytes], None], asked: Callable[[], None]) -> None:
         self._send = send
+        self._asked = asked
         self._number = 0
         self._waiting: dict[str, _Waiting] = {}
         self._ended = False
@@ -49,6 +50,7 @@ class Outgoing:
         id_ = f"{PREFIX}{self._number}"
         waiting = self._waiting[id_] = _Waiting()
         self.notify(method, params, id=id_)
+        self._asked()
         try:
             await waiting.answered.wait()
         except BaseException:

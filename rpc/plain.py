@@ -67,7 +67,8 @@ async def call_host(host: Host, name: str, params: Any, incoming: Incoming) -> A
             host,
             incoming.dialect.door,
             encoded=True,
-            waiting=connection.workers.waiting,
+            aside=incoming.aside,
+            waiting=incoming.waiting,
             progress=progress,
             ask=asker(connection),
         )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 from typing import TYPE_CHECKING, Any
+
+import anyio
 
 from ..store.errors import HostError, InternalError
 from . import jsonrpc
@@ -60,7 +63,9 @@ async def answer(work: Awaitable[Any]) -> jsonrpc.Result:
         return jsonrpc.succeeded(await work)
     except HostError as error:
         return jsonrpc.failed(error.code, error.message, error.as_data())
-    except Exception as error:  # noqa: BLE001 (a fault of ours must not end the connection)
+    except (Exception, anyio.get_cancelled_exc_class()) as error:
+        if not isinstance(error, Exception) and anyio.current_effective_deadline() == -math.inf:
+            raise  # cancelled by whoever may; a library's own cancellation that got this far is a fault
         fault = internal_error(error)
         return jsonrpc.failed(fault.code, fault.message, fault.as_data())
 

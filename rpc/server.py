@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.abc
 
+from ..store.errors import StorageError
 from ..store.ids import check_project_id
 from ..tools.host import Host
 from .asking import asker
@@ -22,7 +24,6 @@ from .mcp_log import McpLog
 from .mcp_stateless import StatelessMethods
 from .plain import PlainMethods
 from .reader import Reader
-from .resources import Resources
 from .subscriptions import Subscriptions
 from .tasks import Tasks
 from .writer import Writer
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from .claim import Descriptors
     from .framing import Item
     from .record import Recorder
+
+logger = logging.getLogger(__name__)
 
 MAX_UNSENT = 64 * 1024 * 1024
 DRAIN_S = 30.0
@@ -52,6 +55,8 @@ async def serve(
 ) -> int:
     """Serve until stdin ends, a signal comes, the client says so, or nobody reads our answers; the exit code."""
     check_project_id(config.project_id)
+    if workspace.exists() and not workspace.is_dir():
+        raise StorageError("the workspace is not a folder", hint="name a folder with --workspace")
     host = Host(config, workspace)
     exit_code = 0
     if config.frame_id is not None:
@@ -82,6 +87,7 @@ class Server:
         self._recorder = recorder
         self._reading = anyio.CancelScope()
         self._ending = anyio.CancelScope()
+        self._flushing = anyio.CancelScope()
         self._signalled = False
         self.tasks = tasks
         self.connection = Connection(self._send, tasks)
@@ -91,13 +97,12 @@ class Server:
     def methods(self) -> Methods:
         """The tables of handlers of all dialects."""
         host, outgoing = self.host, self.connection.outgoing
-        resources = Resources(host)
         subscriptions = Subscriptions(host, outgoing, self.tasks, self._until_read)
         plain = PlainMethods(host, subscriptions, self._stop)
         return Methods(
             plain=plain,
-            mcp=McpMethods(host, resources, subscriptions, McpLog(outgoing)).table(),
-            mcp_stateless=StatelessMethods(host, resources, Tasks(host)).table(),
+            mcp=McpMethods(host, subscriptions, McpLog(outgoing)).table(),
+            mcp_stateless=StatelessMethods(host, Tasks(host)).table(),
             editor=EditorMethods(plain, self._stop, self._watch_process),
             urgent=frozenset(name for name, method in host.methods.items() if method.ahead) | {"initialize"},
         )
@@ -122,11 +127,17 @@ class Server:
                 self._writer.style = deframer.style or "lines"
                 if self._recorder:
                     self._recorder.style = self._writer.style
-                for item in items:
-                    receive(item)
-                await self._until_read()
-            for item in deframer.finish():
-                receive(item)
+                await self._take(items, receive)
+            await self._take(deframer.finish(), receive)
+
+    async def _take(self, items: list[Item], receive: Callable[[Item], None]) -> None:
+        """Receive frames, no faster than their bounds allow."""
+        load = self.connection.load
+        for item in items:
+            receive(item)
+            if load.full:
+                await self.connection.room()
+        await self._until_read()
 
     async def _until_read(self) -> None:
         """Return when the peer has read enough of what was sent."""
@@ -152,7 +163,11 @@ class Server:
         if not self._writer.closed.is_set():
             with self._ending:
                 await self.connection.answered()
-            await self._writer.finish(FLUSH_S if self._signalled else DRAIN_S)
+            left = self._ending.deadline - anyio.current_time()
+            with self._flushing:
+                await self._writer.finish(max(FLUSH_S, min(DRAIN_S, left)))
+            if self._signalled:
+                await self._writer.finish(FLUSH_S)
 
     def _end_waits(self) -> None:
         self.connection.outgoing.end()
@@ -161,6 +176,7 @@ class Server:
     def _hurry(self) -> None:
         self._end_waits()
         self._ending.deadline = min(self._ending.deadline, anyio.current_time() + HURRY_S)
+        self._flushing.cancel()
 
     def _end_soon(self) -> None:
         self._signalled = True
@@ -188,8 +204,11 @@ class Server:
     async def _until_process_ends(self, pid: int) -> None:
         try:
             descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
+        except (ProcessLookupError, OverflowError):
             self._end_soon()
+            return
+        except OSError as error:
+            logger.warning("the process that initialize named cannot be watched: %s", error.strerror)
             return
         try:
             await anyio.wait_readable(descriptor)

@@ -85,6 +85,7 @@ class Subscriptions:
         self._ready = ready
         self._uris: set[str] = set()
         self._next: dict[str, str] = {}
+        self._over: set[str] = set()
         self._following_jobs = False
         self._following_resources = False
 
@@ -124,18 +125,23 @@ class Subscriptions:
             async for items in news:
                 for item in items:
                     await self._ready()
-                    if item.kind in ("status", "progress"):
-                        await self._tell_update(item)
-                    if item.kind in ("status", "output"):
-                        await self._tell_output(item)
+                    if item.id not in self._over:
+                        await self._tell(item)
 
-    async def _tell_update(self, item: News) -> None:
+    async def _tell(self, item: News) -> None:
+        """Tell of a job: its output first, so that word of its end has all of it behind it."""
         outcome = await self._peek(item, max_chars=1)
-        told = {name: outcome[name] for name in ("exec_id", "status", "progress")}
-        self._outgoing.notify("exec/update", told | {"next": self._next.get(item.id, "0")})
+        if item.kind in ("status", "output") or outcome["done"]:
+            await self._tell_output(item)
+        if item.kind in ("status", "progress"):
+            told = {name: outcome[name] for name in ("exec_id", "status", "progress")}
+            self._outgoing.notify("exec/update", told | {"next": self._next.get(item.id, "0")})
+        if outcome["done"]:
+            self._over.add(item.id)
+            self._next.pop(item.id, None)
 
     async def _tell_output(self, item: News) -> None:
-        """Send what is new in the log, piece by piece; a job that is done is forgotten after its last."""
+        """Send what is new in the log, piece by piece."""
         while True:
             since = self._next.get(item.id, "0")
             outcome = await self._peek(item, since=since, max_chars=OUTPUT_CHARS)
@@ -145,10 +151,8 @@ class Subscriptions:
                     told = {"exec_id": item.id, "stream": stream, "text": outcome[stream], "next": outcome["next"]}
                     self._outgoing.notify("exec/output", told)
             if outcome["next"] == since or not outcome["truncated"]:
-                break
+                return
             await self._ready()
-        if outcome["done"]:
-            self._next.pop(item.id, None)
 
     async def _peek(self, item: News, **options: Any) -> dict[str, Any]:
         engine = await self._host.background.engine()

@@ -39,7 +39,7 @@ class Tasks:
         Raises:
             PermissionNeeded: nobody has decided the call.
         """
-        call = Call(self._host, "mcp", encoded=True, waiting=incoming.connection.workers.waiting)
+        call = Call(self._host, "mcp", encoded=True, aside=incoming.aside, waiting=incoming.waiting)
         if tool.name == "exec_wait":  # a task waits by itself: only look
             arguments = {**(arguments or {}), "timeout_s": 0}
         outcome = await self._host.call(tool.name, arguments, call)

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import anyio
 import anyio.lowlevel
 
-from ..store.errors import Busy
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
@@ -23,13 +21,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ACTIVE = 64
-WAITING = 256
 BREATH = 64
 """Calls a worker serves before it lets the reader look at its descriptor."""
 
 
 class Workers(Generic[T]):
-    """Serves items with at most `ACTIVE` workers at work and `WAITING` more in a wait; tasks live in `tasks`."""
+    """Serves items with at most `ACTIVE` workers at work, beside those that are aside; tasks live in `tasks`."""
 
     def __init__(self, tasks: TaskGroup, serve: Callable[[T], Awaitable[None]]) -> None:
         self._tasks = tasks
@@ -38,7 +35,6 @@ class Workers(Generic[T]):
         self._urgent: deque[T] = deque()
         self._idle: list[anyio.Event] = []
         self._active = 0
-        self._waiting = 0
         self._coming = False
 
     def put(self, item: T, *, urgent: bool = False) -> None:
@@ -47,21 +43,13 @@ class Workers(Generic[T]):
         self._call_worker()
 
     @contextmanager
-    def waiting(self) -> Generator[None]:
-        """Entered by a worker's call while it uses nothing.
-
-        Raises:
-            Busy: too many calls wait already.
-        """
-        if self._waiting >= WAITING:
-            raise Busy("too many calls are waiting", hint="let some end, or cancel them")
-        self._waiting += 1
+    def aside(self) -> Generator[None]:
+        """Entered by a worker's call while it uses nothing: its place is another's for that time."""
         self._active -= 1
         self._call_worker()
         try:
             yield
         finally:
-            self._waiting -= 1
             self._active += 1
 
     def _call_worker(self) -> None:

@@ -46,14 +46,15 @@ class Call:
     """What `Tool.run` gets beside its parameters.
 
     `budget`: characters of JSON the answer may have, or None. `encoded`: results may hold `msgspec.Raw`.
-    `waiting()`: entered around a wait that uses no resource, so that the door may serve other calls meanwhile.
+    `aside()`: entered while the call waits for its turn, so that the door may serve other calls meanwhile.
+    `waiting()`: the same around a wait for a job, for news or for a person, of which a door has only so many.
     `progress`: told of the call's progress, if the caller asked for it.
     `ask`: puts a question to the person behind this door, if one can be reached through it.
     `extra`: the older SDK's compatibility keys. `identity` is who calls where the door knows it (a job); else the
     host fills it in with the current frame, once the call has its place in the order.
     """
 
-    __slots__ = ("ask", "budget", "door", "encoded", "extra", "host", "identity", "progress", "waiting")
+    __slots__ = ("aside", "ask", "budget", "door", "encoded", "extra", "host", "identity", "progress", "waiting")
 
     def __init__(
         self,
@@ -65,6 +66,7 @@ class Call:
         encoded: bool = False,
         progress: ReportProgress | None = None,
         ask: Ask | None = None,
+        aside: Callable[[], AbstractContextManager[None]] = nullcontext,
         waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.host = host
@@ -74,6 +76,7 @@ class Call:
         self.budget = budget
         self.encoded = encoded
         self.progress = progress
+        self.aside = aside
         self.waiting = waiting
         self.extra: dict[str, Any] = {}
 

@@ -26,6 +26,7 @@ from .keeper import Keeper
 from .normalise import normalise, validate
 from .order import ResourceOrder
 from .registry import REGISTRY
+from .resources import RESOURCE_METHODS
 from .rules import Subject, Verdict
 from .session import Session
 from .store_thread import StoreThread
@@ -257,7 +258,7 @@ class Host:
                     turn = self._order.enter(keys, mutating=method.mutating, ahead=method.ahead)
                 entry.request_id = admission.request_id
             if not turn.ready:
-                with call.waiting():
+                with call.aside():
                     await turn.started()
             return await method.run(typed, call)
         except PermissionNeeded as error:
@@ -328,8 +329,11 @@ class Host:
         return named | {path: self.workspace.relative(named[path])}
 
 
+_OTHERS = (*HARNESS_METHODS, *CALLBACK_METHODS, *RESOURCE_METHODS)
+
+
 def _method_table() -> dict[str, Method[Any, Any]]:
-    table: dict[str, Method[Any, Any]] = {method.name: method for method in (*HARNESS_METHODS, *CALLBACK_METHODS)}
+    table: dict[str, Method[Any, Any]] = {method.name: method for method in _OTHERS}
     for tool in REGISTRY.tools.values():
         table |= {tool.name: tool, tool.host_method: tool}
     return table

@@ -13,6 +13,7 @@ import pytest
 
 from cellhost import Config, build_dispatcher
 from cellhost.store.errors import Busy, InvalidParams, NotFound, StorageError
+from cellhost.tools.call import Call
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -516,6 +517,28 @@ async def test_jobs_that_are_absent_foreign_or_malformed_are_told_in_the_same_wo
         said.add((error.code, error.kind, str(error), error.hint))
     assert said == {(-31404, "not_found", "there is no such job", "exec_list shows the jobs there are")}
     assert foreign not in [row["exec_id"] for row in await shared("exec_list")]
+
+
+async def test_a_wait_that_reports_progress_fails_with_the_same_errors_as_any_other(shared: Dispatcher) -> None:
+    reports: list[float] = []
+
+    def report(done: float, total: float | None, message: str | None) -> None:
+        reports.append(done)
+
+    async def wait(params: Any) -> Any:
+        return await shared.host.call("exec_wait", params, Call(shared.host, "in_process", progress=report))
+
+    with pytest.raises(NotFound):
+        await wait(["exec-000000000000"])
+    exec_id = await launch(shared, "import time\nhost.progress(3)\nwhile True: time.sleep(0.05)")
+    with pytest.raises(InvalidParams):
+        await wait({"exec_id": exec_id, "since": "nonsense", "timeout_s": 0})
+    with anyio.fail_after(30):
+        while not reports:
+            await wait([exec_id, 0.1])
+    assert reports[0] == 3.0
+    await end(shared, exec_id)
+    assert (await wait([exec_id]))["done"]
 
 
 async def test_the_key_of_another_project_is_free_here(shared: Dispatcher, finished: Finished) -> None:

@@ -303,7 +303,8 @@ async def test_a_deny_rule_for_everything_leaves_reading_and_stopping_alone(
         ("ping", None),
         ("permission_list", None),
     ):
-        assert not (isinstance(answer := await running(method, params), dict) and set(answer) == {"error"}), method
+        answer: Any = await running(method, params)
+        assert "error" not in answer or "exec_id" in answer, method
     assert (await running("exec_wait", [launched["exec_id"]]))["status"] == "interrupted"
     for method, params in (
         ("exec_background", ["1"]),
@@ -389,7 +390,7 @@ async def test_a_check_tells_decision_and_rule_without_doing_anything(
         "rule_id": None,
     }
     assert await dispatcher("permission_check", ["artifacts", {}]) == {"decision": "allow", "rule_id": None}
-    camel = {"path": "a.txt", "inputVersionIds": []}
+    camel: dict[str, Any] = {"path": "a.txt", "inputVersionIds": []}
     assert (await dispatcher("permission_check", ["save_artifact", camel]))["decision"] == "allow"
     assert executor.launched == []
     assert not (tmp_path / "work").exists()

@@ -130,11 +130,11 @@ async def test_a_read_only_data_folder_is_told(tmp_path: Path, refused: Refused)
         await made.host.aclose()
 
 
+@pytest.mark.slow  # five seconds are what SQLite waits
 async def test_a_database_that_another_process_holds_is_told_as_worth_repeating(
     tmp_path: Path, refused: Refused
 ) -> None:
     made = await used_before(tmp_path)
-    made.host.store._store = type(made.store)(tmp_path / "data", busy_timeout_s=0.05)
     holder = sqlite3.connect(tmp_path / "data" / "control.db", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     try:

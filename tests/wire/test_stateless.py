@@ -83,6 +83,9 @@ async def test_a_saved_file_is_read_as_a_resource(spawn: Spawn) -> None:
         read = await peer.result("resources/read", {"uri": f"artifact://{saved['version_id']}"} | meta())
         conforms("ReadResourceResult", read)
         assert read["contents"][0]["text"] == "hello"
+        for uri in ("artifact://v-000000000000", "test://x", "nonsense"):
+            absent = await peer.error("resources/read", {"uri": uri} | meta())
+            assert (absent["code"], absent["data"]["uri"]) == (-32602, uri)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +198,8 @@ async def test_a_task_can_be_cancelled_and_an_unknown_one_is_absent(spawn: Spawn
         assert (await peer.result("tasks/get", {"taskId": task_id} | meta(TASKS)))["status"] == "cancelled"
         for method in ("tasks/get", "tasks/cancel", "tasks/update"):
             error = await peer.error(method, {"taskId": "exec-000000000000"} | meta(TASKS))
-            assert error["data"]["kind"] == "not_found"
+            assert (error["code"], error["data"]["kind"]) == (-32602, "not_found")
+            assert (await peer.error(method, {"taskId": task_id} | meta()))["code"] == -32021
 
 
 async def test_task_news_need_the_extension(spawn: Spawn) -> None:

@@ -1,0 +1,136 @@
+"""MCP resources: saved versions, job logs and frames of the session's project. Only MCP peers call these methods."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
+
+import msgspec
+from msgspec import Meta
+
+from ..store.errors import NotFound, TooLarge
+from .method import Method
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ..store.records import Records
+    from .call import Call, Door
+
+TEMPLATES = (
+    ("artifact://{version_id}", "Saved version", "The bytes of one saved version of an artifact."),
+    ("job://{exec_id}/log", "Job log", "What a job has printed so far."),
+    ("frame://{frame_id}", "Frame", "A session, turn or job with its cells, as JSON."),
+)
+_FORMS = ", ".join(form for form, _, _ in TEMPLATES)
+_MCP: frozenset[Door] = frozenset({"mcp"})
+
+Contents = dict[str, Any]
+
+
+def is_resource(uri: str) -> bool:
+    """Whether this could be a resource of ours."""
+    scheme, _, rest = uri.partition("://")
+    return scheme in _READERS and bool(rest)
+
+
+def check_resource(uri: str) -> None:
+    """Raises `NotFound` for what cannot be a resource of ours."""
+    if not is_resource(uri):
+        raise NotFound("no such resource", hint=f"it must be one of {_FORMS}")
+
+
+class ResourcePage(TypedDict):
+    resources: list[dict[str, Any]]
+    nextCursor: NotRequired[str]
+
+
+class ListResourcesParams(msgspec.Struct, frozen=True):
+    cursor: Annotated[str, Meta(max_length=1000, description="`nextCursor` of the last page.")] | None = None
+
+
+class ListResources(Method[ListResourcesParams, ResourcePage]):
+    name = "resources/list"
+    description = "List the project's artifacts, newest first, each as its latest version."
+    doors = _MCP
+
+    async def run(self, params: ListResourcesParams, call: Call) -> ResourcePage:
+        records = await call.host.store.project(call.caller.project_id)
+        page = await call.host.store.run(records.artifacts.list, cursor=params.cursor)
+        listed: ResourcePage = {
+            "resources": [
+                {
+                    "uri": f"artifact://{artifact['latest_version_id']}",
+                    "name": artifact["filename"],
+                    "mimeType": artifact["content_type"],
+                }
+                for artifact in page["artifacts"]
+            ]
+        }
+        if page["next_cursor"]:
+            listed["nextCursor"] = page["next_cursor"]
+        return listed
+
+
+class ResourceContents(TypedDict):
+    contents: list[Contents]
+
+
+class ReadResourceParams(msgspec.Struct, frozen=True):
+    uri: Annotated[str, Meta(max_length=1000, description=f"One of {_FORMS}.")]
+
+
+class ReadResource(Method[ReadResourceParams, ResourceContents]):
+    name = "resources/read"
+    description = "Return the contents behind a URI."
+    doors = _MCP
+
+    async def run(self, params: ReadResourceParams, call: Call) -> ResourceContents:
+        check_resource(params.uri)
+        scheme, _, rest = params.uri.partition("://")
+        return {"contents": [{"uri": params.uri} | await _READERS[scheme](call, rest)]}
+
+
+async def _artifact(call: Call, version_id: str) -> Contents:
+    records = await call.host.store.project(call.caller.project_id)
+    version = await call.host.store.run(records.artifacts.version, version_id)
+    limit = call.host.config.limits.read_bytes
+    if version.size_bytes > limit:
+        raise TooLarge(
+            f"the version has {version.size_bytes} bytes, more than {limit}",
+            hint="open it in a job with host.artifact_path(version_id)",
+        )
+    data = await call.host.in_file_thread(_bytes_of, records, version.checksum, version.size_bytes)
+    try:
+        return {"mimeType": version.content_type, "text": data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"mimeType": version.content_type, "blob": base64.b64encode(data).decode("ascii")}
+
+
+async def _job_log(call: Call, rest: str) -> Contents:
+    exec_id, _, part = rest.partition("/")
+    if part != "log":
+        raise NotFound("no such resource", hint="a job's log is job://{exec_id}/log")
+    outcome = await (await call.host.executor(call.caller)).peek(exec_id)
+    return {"mimeType": "text/plain", "text": outcome["stdout"] + outcome.get("stderr", "")}
+
+
+async def _frame(call: Call, frame_id: str) -> Contents:
+    records = await call.host.store.project(call.caller.project_id)
+    detail = await call.host.store.run(records.frames.detail, frame_id)
+    return {"mimeType": "application/json", "text": msgspec.json.encode(detail).decode()}
+
+
+_READERS: dict[str, Callable[[Call, str], Awaitable[Contents]]] = {
+    "artifact": _artifact,
+    "job": _job_log,
+    "frame": _frame,
+}
+
+
+def _bytes_of(records: Records, checksum: str, size: int) -> bytes:
+    with records.objects.open(checksum, size) as file:
+        return file.read()
+
+
+RESOURCE_METHODS: tuple[Method[Any, Any], ...] = (ListResources(), ReadResource())
