@@ -89,6 +89,7 @@ class Server:
         self._ending = anyio.CancelScope()
         self._flushing = anyio.CancelScope()
         self._signalled = False
+        self._held = False
         self.tasks = tasks
         self.connection = Connection(self._send, tasks)
         self.connection.methods = self.methods()
@@ -148,6 +149,15 @@ class Server:
         if self._recorder:
             self._recorder.sent(payload)
         self._writer.send(payload, more=self.connection.unanswered > 0)
+        if self._writer.backlog > MAX_UNSENT and not self._held:
+            self._held = True
+            self.connection.workers.hold()  # requests that were read before would make it more
+            self.tasks.start_soon(self._go_on)
+
+    async def _go_on(self) -> None:
+        await self._until_read()
+        self._held = False
+        self.connection.workers.release()
 
     def _stop(self, exit_code: int) -> None:
         self.exit_code = exit_code

@@ -36,10 +36,20 @@ class Workers(Generic[T]):
         self._idle: list[anyio.Event] = []
         self._active = 0
         self._coming = False
+        self._held = False
 
     def put(self, item: T, *, urgent: bool = False) -> None:
         """Queue an item; an idle or new worker takes it."""
         (self._urgent if urgent else self._queue).append(item)
+        self._call_worker()
+
+    def hold(self) -> None:
+        """Begin nothing until `release`."""
+        self._held = True
+
+    def release(self) -> None:
+        """Go on with what is queued."""
+        self._held = False
         self._call_worker()
 
     @contextmanager
@@ -57,7 +67,7 @@ class Workers(Generic[T]):
 
         So a thousand quick items cost two wake-ups, and one that lasts holds nobody up.
         """
-        if self._coming or not (self._urgent or (self._queue and self._active < ACTIVE)):
+        if self._coming or self._held or not (self._urgent or (self._queue and self._active < ACTIVE)):
             return
         self._coming = True
         self._active += 1
@@ -70,7 +80,7 @@ class Workers(Generic[T]):
         served = 0
         while True:
             self._coming = False
-            while self._urgent or (self._queue and self._active <= ACTIVE):
+            while not self._held and (self._urgent or (self._queue and self._active <= ACTIVE)):
                 item = (self._urgent or self._queue).popleft()
                 self._call_worker()
                 await self._serve(item)

@@ -146,7 +146,7 @@ class Child:
         """The exchange that a message belongs to; one that names none goes with the latest."""
         if "method" not in message:
             return self._exchanges.get(message.get("id"))
-        params = message.get("params") or {}
+        params: Message = message.get("params") or {}
         subscription = _meta(message).get(SUBSCRIPTION)
         if subscription is not None:
             return self._exchanges.get(subscription)

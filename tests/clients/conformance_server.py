@@ -1,6 +1,6 @@
 """The server under the conformance suite: cellhost's own wire with the fixtures that the scenarios call.
 
-    python -m tests.clients.conformance_server WORKSPACE DATA_DIR
+python -m tests.clients.conformance_server WORKSPACE DATA_DIR
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ class ConformanceServer(Server):
 def main() -> int:
     """Serve the workspace and data folder that are named."""
     workspace, data = (Path(argument) for argument in sys.argv[1:3])
-    rules = (("exec_background", "*", "allow"),)
-    return anyio.run(serve, Config(data_dir=data, rules=rules), workspace, DESCRIPTORS, None, ConformanceServer)
+    config = Config(data_dir=data, rules=(("exec_background", "*", "allow"),))
+    return anyio.run(serve, config, workspace, DESCRIPTORS, None, ConformanceServer)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -47,6 +48,17 @@ NPM_PACKAGES: dict[str, tuple[str, ...]] = {
 
 class MissingError(Exception):
     """An environment cannot be had here; the message says why."""
+
+
+@contextmanager
+def needed(what: str) -> Generator[None]:
+    """Skip the test where an environment cannot be had; in CI that is a failure."""
+    try:
+        yield
+    except MissingError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"{what} cannot be installed here: {error}")
 
 
 class Node(msgspec.Struct, frozen=True):

@@ -176,7 +176,7 @@ async def within_capabilities(call: FixtureCall) -> Answer:
         "sampling": ("greeting", sampling("Greet somebody.")),
         "roots": ("client_roots", ROOTS),
     }
-    return asked(**dict(request for capability, request in possible.items() if capability in call.capabilities))
+    return asked(None, **dict(request for capability, request in possible.items() if capability in call.capabilities))
 
 
 @prompt("test_input_required_result_prompt", "A prompt that asks first.")
@@ -188,5 +188,5 @@ async def asking_prompt(call: FixtureCall) -> Answer:
 
 
 def _content(response: Answer, field: str) -> Any:
-    content = response.get("content") or {}
+    content: Answer = response.get("content") or {}
     return content.get(field, "nobody")

@@ -1,7 +1,7 @@
 """A call of a fixture tool or prompt, with what it may do on the way; and how fixtures are registered.
 
-    @tool("test_simple_text", "Says something.")
-    async def simple_text(call: FixtureCall) -> Answer: ...
+@tool("test_simple_text", "Says something.")
+async def simple_text(call: FixtureCall) -> Answer: ...
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import pytest
 from cellhost.rpc import transcript as transcripts
 from cellhost.rpc.replay import replay
 
-from .environments import MissingError
+from . import environments
 from .story import CLIENTS, STEPS, STORY, Client, act
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ QUICK = ("mcp2-legacy", "mcp2-stateless")
 """One of each era, in the tests' own environment."""
 
 TOLD_IN_OTHER_PIECES = ("jsonrpcclient", "agent-client-protocol")
-"""Subscribers to `exec`: how many updates tell of a job's start is a matter of milliseconds, so no two runs are alike."""
+"""Subscribers to `exec`: how many updates tell of a job's start is a matter of milliseconds, no two runs are alike."""
 
 Seen = dict[str, Any]
 
@@ -86,12 +85,8 @@ CHECKS: dict[str, Callable[[Client, Seen], None]] = {
 @pytest.mark.parametrize("name", named_clients())
 def test_a_real_client_goes_through_the_whole_story(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     client = CLIENTS[name]
-    try:
+    with environments.needed(name):
         run = act(client, tmp_path)
-    except MissingError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"{name} cannot be installed here: {error}")
     assert tuple(run.steps) == STEPS, run.stderr
     for step, report in run.steps.items():
         assert report["failure"] is None, (step, report["failure"])

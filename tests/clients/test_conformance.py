@@ -57,13 +57,9 @@ def bridge(folder: Path) -> Generator[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("run", RUNS)
 def test_the_conformance_suite_finds_nothing_that_is_not_explained(run: str, tmp_path: Path) -> None:
-    try:
+    with environments.needed("the conformance suite"):
         packages = environments.node_modules("conformance")
         node = str(environments.node().executable)
-    except environments.MissingError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"the conformance suite cannot be installed here: {error}")
     program = packages / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     with bridge(tmp_path) as url:
         command = [node, str(program), "server", "--url", url, *RUNS[run]]

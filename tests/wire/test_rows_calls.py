@@ -78,7 +78,7 @@ def test_row_9_a_result_that_is_no_json_is_an_error_and_its_batch_keeps_the_othe
 
 def test_row_10_ten_thousand_frames_in_one_write_are_each_answered_once(raw: RawSpawn) -> None:
     with raw() as peer:
-        kinds = ("exec_list", "ping", "no_such", "tools/list", "permission_list")
+        kinds = ("exec_list", "ping", "no_such", "resources/templates/list", "permission_list")
         peer.write(b"".join(line_of(kinds[number % 5], id=number) for number in range(10_000)))
         found = answers(peer, 10_000)
         assert set(found) == set(range(10_000))

@@ -20,7 +20,7 @@ class Peer:
         self.told: list[tuple[str, Any]] = []
         self._refused = refused
 
-    async def take(self, method: str, params: Any, is_notification: bool) -> Any:  # noqa: FBT001
+    async def take(self, method: str, params: Any, is_notification: bool) -> Any:
         """Allow once; refuse the code that is to be refused."""
         if is_notification:
             self.told.append((method, params))
@@ -67,7 +67,7 @@ async def cancel(connection: Any, code: str, report: Report) -> None:
     params = {"exec_id": exec_id, "timeout_s": 60}
     waiting = asyncio.create_task(code_of(connection, "exec_wait", **params))
     await call(connection, "ping")  # lets the task send its request
-    number = vars(connection)["_next_request_id"] - 1
+    number: int = vars(connection)["_next_request_id"] - 1
     await connection.send_notification("$/cancelRequest", {"id": number})
     report.saw(cancelled=(await waiting)[0] == -32800)
     await call(connection, "exec_interrupt", exec_id=exec_id)
@@ -101,7 +101,10 @@ async def main() -> None:
     orders, report = Orders(), Report()
     peer = Peer(orders.refused)
     with report.step("shutdown"):
-        async with acp.spawn_stdio_connection(peer.take, orders.command[0], *orders.command[1:]) as (connection, process):
+        async with acp.spawn_stdio_connection(peer.take, orders.command[0], *orders.command[1:]) as (
+            connection,
+            process,
+        ):
             await converse(connection, orders, peer, report)
             report.saw(ended=await call(connection, "shutdown"))
             async with asyncio.timeout(WITHIN_S):

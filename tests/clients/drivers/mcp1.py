@@ -62,7 +62,7 @@ async def cancel(session: Any, code: str, report: Report) -> None:
     """Give up waiting for a job; this client leaves it to its user to tell the server."""
     exec_id = await launch(session, code)
     await session.call_tool("exec_wait", {"exec_id": exec_id, "until": "news", "timeout_s": 2})
-    number = vars(session)["_request_id"]
+    number: int = vars(session)["_request_id"]
     with anyio.move_on_after(0.5) as scope:
         await session.call_tool("exec_wait", {"exec_id": exec_id, "timeout_s": 60})
     cancelled = types.CancelledNotification(

@@ -33,8 +33,9 @@ class Person:
 def fields(result: CallToolResult) -> dict[str, Any]:
     """The structured content of a call that worked."""
     assert not result.is_error, result.content
-    assert result.structured_content is not None
-    return result.structured_content
+    content: dict[str, Any] | None = result.structured_content
+    assert content is not None
+    return content
 
 
 async def outcome(client: Client, exec_id: str) -> dict[str, Any]:
@@ -52,8 +53,8 @@ async def job(client: Client, code: str, report: Report) -> None:
     """A job whose progress is reported while it is waited for."""
     seen: list[float] = []
 
-    async def progressed(done: float, total: float | None, message: str | None) -> None:
-        seen.append(done)
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(progress)
 
     exec_id = await launch(client, code)
     waited = await client.call_tool("exec_wait", {"exec_id": exec_id}, progress_callback=progressed)

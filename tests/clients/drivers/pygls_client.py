@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from typing import Any
+from typing import Any, cast
 
 from steps import WITHIN_S, Orders, Report, answered
 
@@ -19,7 +19,7 @@ def plain(value: Any) -> Any:
     fields = getattr(value, "_asdict", None)
     if fields is not None:
         return {name: plain(member) for name, member in fields().items()}
-    return [plain(item) for item in value] if isinstance(value, list) else value
+    return [plain(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 class Editor:
@@ -29,7 +29,11 @@ class Editor:
         self.asked: list[str] = []
         self.client = clients.LanguageClient("test", "1")
         self._refused = refused
-        self.client.feature(lsp.WINDOW_SHOW_MESSAGE_REQUEST)(lambda params: self._decide(params))
+
+        def decide(params: Any) -> Any:  # a method has no room for what pygls puts on its handlers
+            return self._decide(params)
+
+        self.client.feature(lsp.WINDOW_SHOW_MESSAGE_REQUEST)(decide)
 
     async def call(self, method: str, **params: Any) -> Any:
         """The result of a call that works."""
@@ -58,7 +62,11 @@ class Editor:
 async def job(editor: Editor, code: str, report: Report) -> None:
     """A job whose progress is reported while it is waited for."""
     seen: list[Any] = []
-    editor.client.feature(lsp.PROGRESS)(lambda params: seen.append(plain(params.value)))
+
+    def progressed(params: Any) -> None:
+        seen.append(plain(params.value))
+
+    editor.client.feature(lsp.PROGRESS)(progressed)
     exec_id = (await editor.call("exec_background", code=code))["exec_id"]
     waited = await editor.call("exec_wait", exec_id=exec_id, workDoneToken="job-1")
     report.saw(outcome=answered(waited), progress=[value for value in seen if value.get("kind") == "report"])
