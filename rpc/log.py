@@ -40,7 +40,7 @@ def _file_handler(file: Path) -> logging.Handler:
         return _PrivateFileHandler(file, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         message = f"The log file cannot be written: {error.strerror}."
-        raise StorageError(message, hint="Name a file in a folder that you may write to with --log-file.") from error
+        raise StorageError(message, hint="name a file in a folder that you may write to with --log-file.") from error
 
 
 class _PrivateFileHandler(logging.FileHandler):

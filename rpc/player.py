@@ -196,7 +196,7 @@ class Player:
         for name, text in self._head.files.items():
             target = (workspace / name).resolve()
             if not target.is_relative_to(workspace):
-                raise StorageError(f"The transcript wants a file outside the workspace: {name}.")
+                raise StorageError(f"the transcript wants a file outside the workspace: {name}.")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
         self._stderr = tempfile.TemporaryFile(dir=self._root)  # noqa: SIM115 (closed on leaving)

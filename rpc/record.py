@@ -50,7 +50,7 @@ class Recorder:
             self._file = os.fdopen(os.open(path, flags, 0o600), "wb")
         except OSError as error:
             message = f"The transcript cannot be written: {error.strerror}."
-            raise StorageError(message, hint="Name a file in a folder that you may write to with --record.") from error
+            raise StorageError(message, hint="name a file in a folder that you may write to with --record.") from error
         self.style: Style = "lines"
         self._options = replayable(arguments)
         self._names = Names({name: str(folder.resolve()) for name, folder in (folders or {}).items()})

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..store.errors import HostError
 from ..store.store import Store
 from ..tools.config import Config
+from ..tools.registry import REGISTRY
 
 OK, FAILED = 0, 1
 
@@ -49,7 +50,7 @@ def _run(given: argparse.Namespace, store: Store) -> int:
         rule_id = store.set_permission_rule(
             scope="project" if given.project else "global",
             scope_id=given.project or "",
-            tool=given.tool,
+            tool=given.tool if given.tool == "*" else REGISTRY.find(given.tool).name,
             pattern=given.pattern,
             decision=given.verb,
         )

@@ -58,6 +58,8 @@ def config_of(given: argparse.Namespace) -> Config:
     Raises:
         SystemExit: with status 2, for options that do not fit.
     """
+    if given.workspace.exists() and not given.workspace.is_dir():
+        parser().error(f"--workspace {str(given.workspace)!r}: is not a folder")
     databases: dict[str, Path] = {}
     for text in given.database:
         name, equals, path = text.partition("=")

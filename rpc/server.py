@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.abc
 
-from ..store.errors import StorageError
 from ..store.ids import check_project_id
 from ..tools.host import Host
 from .asking import asker
@@ -55,8 +54,6 @@ async def serve(
 ) -> int:
     """Serve until stdin ends, a signal comes, the client says so, or nobody reads our answers; the exit code."""
     check_project_id(config.project_id)
-    if workspace.exists() and not workspace.is_dir():
-        raise StorageError("the workspace is not a folder", hint="name a folder with --workspace")
     host = Host(config, workspace)
     exit_code = 0
     if config.frame_id is not None:

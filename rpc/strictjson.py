@@ -47,7 +47,7 @@ class ParseFault(HostError):
     code = -32700
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"Parse error: {reason}", hint="Send one JSON value per frame, UTF-8, as RFC 8259 has it.")
+        super().__init__(f"Parse error: {reason}", hint="send one JSON value per frame, UTF-8, as RFC 8259 has it.")
         self.reason = reason
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ..store.errors import HostError
+from ..store.errors import HostError, PermissionNeeded
 from ..tools.call import Call
 from .mcp_tools import failure, find_tool, success
 
@@ -42,7 +42,12 @@ class Tasks:
         call = Call(self._host, "mcp", encoded=True, aside=incoming.aside, waiting=incoming.waiting)
         if tool.name == "exec_wait":  # a task waits by itself: only look
             arguments = {**(arguments or {}), "timeout_s": 0}
-        outcome = await self._host.call(tool.name, arguments, call)
+        try:
+            outcome = await self._host.call(tool.name, arguments, call)
+        except PermissionNeeded:
+            raise
+        except HostError as error:
+            return failure(error)
         return {"resultType": "task", **await self._shown(outcome["exec_id"])}
 
     async def get(self, task_id: str) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def read(path: Path) -> Transcript:
     try:
         texts = path.read_bytes().splitlines()
     except OSError as error:
-        raise NotFound(f"The transcript {path.name} cannot be read: {error.strerror}.") from error
+        raise NotFound(f"the transcript {path.name} cannot be read: {error.strerror}.") from error
     lines = [_line(text, number) for number, text in enumerate(texts, 1) if text.strip()]
     if lines and lines[0].mark == "#" and isinstance(lines[0].message, dict):
         return Transcript(_head(lines[0]), lines[1:])

@@ -81,14 +81,14 @@ class Artifacts:
         """Raises `NotFound`."""
         artifact = self._database.first(Artifact, "WHERE artifact_id = ?", [artifact_id])
         if artifact is None:
-            raise NotFound("No such artifact", hint="list_artifacts shows what is saved")
+            raise NotFound("no such artifact", hint="list_artifacts shows what is saved")
         return artifact
 
     def version(self, version_id: str) -> Version:
         """Raises `NotFound`."""
         version = self._database.first(Version, "WHERE version_id = ?", [version_id])
         if version is None:
-            raise NotFound("No such version", hint="list_artifacts shows what is saved, with its latest versions")
+            raise NotFound("no such version", hint="list_artifacts shows what is saved, with its latest versions")
         return version
 
     def versions(self, artifact_id: str) -> list[Version]:
@@ -129,10 +129,10 @@ class Artifacts:
     def _check_origin(self, new: NewVersion, inputs: Sequence[str]) -> str:
         root = self._database.value("SELECT root_frame_id FROM frames WHERE frame_id = ?", [new.frame_id])
         if root is None:
-            raise NotFound("No such frame", hint="frame_new makes one")
+            raise NotFound("no such frame", hint="frame_new makes one")
         cell = new.producing_cell_id
         if cell is not None and not self._database.rows("SELECT 1 FROM cells WHERE cell_id = ?", [cell]):
-            raise NotFound("No such cell", hint="frames with a frame_id lists its cells")
+            raise NotFound("no such cell", hint="frames with a frame_id lists its cells")
         for version_id in inputs:
             self.version(version_id)
         return str(root)

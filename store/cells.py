@@ -33,7 +33,7 @@ class Cells:
         with self._database.transaction():
             root = self._database.value("SELECT root_frame_id FROM frames WHERE frame_id = ?", [frame_id])
             if root is None:
-                raise NotFound("No such frame", hint="frame_new makes one")
+                raise NotFound("no such frame", hint="frame_new makes one")
             last = self._database.value("SELECT max(seq) FROM cells WHERE frame_id = ?", [frame_id])
             cell = Cell(
                 cell_id=cell_id or new_id("c"),
@@ -53,7 +53,7 @@ class Cells:
         """Raises `NotFound`."""
         cell = self._database.first(Cell, "WHERE cell_id = ?", [cell_id])
         if cell is None:
-            raise NotFound("No such cell", hint="frames with a frame_id lists its cells")
+            raise NotFound("no such cell", hint="frames with a frame_id lists its cells")
         return cell
 
     def page(self, frame_id: str, page: int, page_size: int) -> list[Cell]:

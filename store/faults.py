@@ -29,16 +29,16 @@ def sqlite_fault(error: sqlite3.Error, name: str) -> StorageError | None:
 def write_fault(error: OSError) -> StorageError:
     """The `StorageError` for a file or folder of ours that could not be made or written."""
     if error.errno in _FULL:
-        return StorageError("The disk of the data folder is full", hint=_FREE_SPACE)
+        return StorageError("the disk of the data folder is full", hint=_FREE_SPACE)
     if error.errno == errno.ENOTDIR or isinstance(error, FileExistsError):
         return StorageError(
-            "The data folder's path leads through a file",
-            hint="Choose a folder with --data-dir, or move that file away",
+            "the data folder's path leads through a file",
+            hint="choose a folder with --data-dir, or move that file away",
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return StorageError("The data folder cannot be written", hint=_CHOOSE)
+        return StorageError("the data folder cannot be written", hint=_CHOOSE)
     reason = errno.errorcode.get(error.errno or 0, "unknown")
-    return StorageError(f"The data folder cannot be used ({reason})", hint=_CHOOSE)
+    return StorageError(f"the data folder cannot be used ({reason})", hint=_CHOOSE)
 
 
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")

@@ -105,7 +105,7 @@ class Frames:
         """Raises `NotFound`."""
         frame = self.find(frame_id)
         if frame is None:
-            raise NotFound("No such frame", hint="Call frames without arguments to list them")
+            raise NotFound("no such frame", hint="call frames without arguments to list them")
         return frame
 
     def update(

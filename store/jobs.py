@@ -118,7 +118,7 @@ class Jobs:
         """Raises `NotFound`."""
         job = self.find(exec_id)
         if job is None:
-            raise NotFound("No such job", hint="exec_list lists this project's jobs")
+            raise NotFound("no such job", hint="exec_list lists this project's jobs")
         return job
 
     def recorded(self, exec_id: str) -> RecordedJob | None:

@@ -132,6 +132,6 @@ def _remove_if_abandoned(path: Path) -> None:
 
 def _lost() -> StorageError:
     return StorageError(
-        "The bytes of this version are missing or incomplete",
-        hint="Put the project's objects folder back from a copy; other versions are not affected",
+        "the bytes of this version are missing or incomplete",
+        hint="put the project's objects folder back from a copy; other versions are not affected",
     )

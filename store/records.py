@@ -85,7 +85,7 @@ class Records:
     def _logs(self, exec_id: str) -> Path:
         # The id names a folder: nothing else may be in it.
         if not EXEC_ID.fullmatch(exec_id):
-            raise NotFound("No such job", hint="exec_list lists this project's jobs")
+            raise NotFound("no such job", hint="exec_list lists this project's jobs")
         return self.folder / "jobs" / exec_id
 
 

@@ -60,7 +60,7 @@ class Requests:
         """Raises `NotFound`."""
         request = self._database.first(Request, "WHERE request_id = ?", [request_id])
         if request is None:
-            raise NotFound("No such permission request", hint="permission_pending lists those that wait")
+            raise NotFound("no such permission request", hint="permission_pending lists those that wait")
         return request
 
     def find(self, root_frame_id: str, tool: str, target_hash: str) -> Request | None:

@@ -171,6 +171,6 @@ def _is_own_folder(folder: Path) -> bool:
 
 def _unusable() -> StorageError:
     return StorageError(
-        "No folder for this server's sockets could be made",
-        hint="Set XDG_RUNTIME_DIR to a folder of your own, writable and with a path under 40 bytes",
+        "no folder for this server's sockets could be made",
+        hint="set XDG_RUNTIME_DIR to a folder of your own, writable and with a path under 40 bytes",
     )

@@ -56,7 +56,7 @@ def copy_hashed(reading: BinaryIO, writing: int) -> tuple[str, int]:
         size += len(chunk)
         # At every chunk: the end of a file that grows as fast as it is read never comes.
         if _stamp(reading) != before:
-            raise Busy("The file changed while it was read", hint="Save it again when nothing writes to it")
+            raise Busy("the file changed while it was read", hint="save it again when nothing writes to it")
     try:
         os.fsync(writing)
     except OSError as error:
@@ -69,7 +69,7 @@ def _read(reading: BinaryIO) -> bytes:
         return reading.read(_CHUNK)
     except OSError as error:
         raise StorageError(
-            "The file could not be read to its end", hint="Check the disk it is on, then save it again"
+            "the file could not be read to its end", hint="check the disk it is on, then save it again"
         ) from error
 
 
@@ -93,7 +93,7 @@ def _stamp(reading: BinaryIO) -> tuple[int, int] | None:
 def _unopened(error: OSError | ValueError) -> HostError:
     code = error.errno if isinstance(error, OSError) else errno.EINVAL
     if code in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
-        return NotFound("No such file", hint="list_files shows what is there")
+        return NotFound("no such file", hint="list_files shows what is there")
     if code in (errno.EACCES, errno.EPERM):
         return invalid("$.path", "may not be read by this user")
     if code == errno.ENXIO:

@@ -75,7 +75,7 @@ class Database:
         with self.lock:
             if self._connection is None:
                 if self._closed:
-                    raise Closed("The store is closed", hint="Open the data folder again")
+                    raise Closed("the store is closed", hint="open the data folder again")
                 if self._on_open:
                     self._on_open()
                 self._connection = self._connect()
@@ -181,7 +181,7 @@ class Database:
         if not (_may_write(self.path, os.W_OK) and _may_write(self.path.parent, os.W_OK | os.X_OK)):
             raise StorageError(
                 f"{self._name} cannot be written: the data folder is read-only",
-                hint="Give this user write access to the data folder, or choose another one with --data-dir",
+                hint="give this user write access to the data folder, or choose another one with --data-dir",
             )
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
@@ -190,7 +190,7 @@ class Database:
         if applied - known:
             raise StorageError(
                 f"{self._name} was made by a newer version of cellhost",
-                hint="Upgrade cellhost, or choose another data folder with --data-dir",
+                hint="upgrade cellhost, or choose another data folder with --data-dir",
             )
         for setting in _SETTINGS:
             connection.execute(setting)

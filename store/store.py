@@ -63,7 +63,7 @@ class Store:
         """The project's records, begun by their first use. Raises `InvalidParams` for a name no folder may have."""
         with self._lock:
             if self._closed:
-                raise Closed("The store is closed", hint="Open the data folder again")
+                raise Closed("the store is closed", hint="open the data folder again")
             if project_id not in self._projects:
                 self._projects[project_id] = self._records(check_project_id(project_id))
             return self._projects[project_id]

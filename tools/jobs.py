@@ -58,6 +58,8 @@ class Background:
             if self._engine is None:
                 await self._host.store.run(self._sweep)
                 self._engine = await self._host.keeper.enter(self._make_engine(self._run_folder))
+                if self._host.ending.is_set():
+                    self._engine.end_waits()
         return self._engine
 
     def _make_engine(self, folder: runfolder.RunFolder) -> Jobs:

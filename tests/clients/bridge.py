@@ -115,7 +115,8 @@ class Child:
         """Send a request; a second of the same id waits until the first has its answer."""
         id_ = request["id"]
         while id_ in self._exchanges:
-            self._answered = anyio.Event()
+            if self._answered.is_set():
+                self._answered = anyio.Event()
             await self._answered.wait()
         exchange = self._exchanges[id_] = Exchange(request)
         try:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 DRIVERS = Path(__file__).parent / "drivers"
 ENDS_WITHIN_S = 120.0
 
-STEPS = ("list", "query", "job", "cancel", "approval", "error", "shutdown")
-STORY = {
+STEPS = ("list", "query", "job", "cancel", "approval", "remember", "error", "shutdown")
+STORY: dict[str, Any] = {
     "sql": "SELECT 1 AS one",
     "wrong_sql": "DROP TABLE jobs",
     "job": "import threading; [(host.progress(n, 3, f'step {n}'), threading.Event().wait(0.3)) for n in (1, 2, 3)]; "
@@ -29,6 +29,7 @@ STORY = {
     "endless": "import threading; threading.Event().wait(60)",
     "asked": "print('approved')",
     "refused": "print('refused')",
+    "remember": {name: f"print('{name}')" for name in ("once", "conversation", "project", "always")},
 }
 ALLOWED = "exec_background:import threading; *"
 EXIT_STATUS = '"$@"; echo $? > "$0"'

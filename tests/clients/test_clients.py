@@ -64,6 +64,14 @@ def is_asked(client: Client, seen: Seen) -> None:
     asked, refused = seen["asked"]
     assert STORY["asked"] in asked
     assert STORY["refused"] in refused
+    if client.dialect != "plain":  # a plain client gets these as members of their own
+        assert "Allow exec_background?" in asked
+        assert "in this conversation" in asked
+
+
+def is_asked_no_more(client: Client, seen: Seen) -> None:
+    """Each code is run twice: only an approval of this one call is asked for again."""
+    assert seen["asks"] == {"once": 2, "conversation": 1, "project": 1, "always": 1}
 
 
 def reads_errors(client: Client, seen: Seen) -> None:
@@ -78,6 +86,7 @@ CHECKS: dict[str, Callable[[Client, Seen], None]] = {
     "job": follows_a_job,
     "cancel": gives_up_waiting,
     "approval": is_asked,
+    "remember": is_asked_no_more,
     "error": reads_errors,
 }
 

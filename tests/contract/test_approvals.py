@@ -136,7 +136,7 @@ async def test_a_request_is_decided_once(dispatcher: Dispatcher, executor: Execu
     for unknown in ("perm-000000000000", "nonsense", "/etc/passwd"):
         error = await refused(dispatcher, "permission_resolve", [unknown, "allow"])
         assert isinstance(error, NotFound)
-        assert str(error) == "No such permission request"
+        assert str(error) == "no such permission request"
 
 
 async def test_a_project_is_remembered_as_the_one_that_asked_whoever_answers_is_in_another(

@@ -200,7 +200,7 @@ async def test_an_input_that_is_no_version_of_this_project_is_refused_and_nothin
             error = await refused(dispatcher, "save_artifact", params)
             assert isinstance(error, NotFound)
             said.add(str(error))
-    assert said == {"No such version"}
+    assert said == {"no such version"}
     assert await rows(dispatcher, "SELECT version_id FROM artifact_versions") == [[known]]
     assert await rows(dispatcher, "SELECT * FROM lineage_edges") == []
     assert objects_of(dispatcher) == [b"known"]
@@ -217,7 +217,7 @@ async def test_an_input_named_twice_is_one_edge_and_a_version_may_have_five_hund
 async def test_a_file_that_is_absent_is_refused_and_nothing_is_kept(dispatcher: Dispatcher, refused: Refused) -> None:
     for path in ("absent", "no/such/folder/a.txt"):
         error = await refused(dispatcher, "save_artifact", [path])
-        assert (error.kind, str(error)) == ("not_found", "No such file")
+        assert (error.kind, str(error)) == ("not_found", "no such file")
     assert await rows(dispatcher, "SELECT * FROM artifacts") == []
 
 
@@ -368,7 +368,7 @@ async def test_a_copy_can_have_the_longest_name(shared: Dispatcher, finished: Fi
 
 async def test_a_version_that_is_not_there_is_told_in_the_job(shared: Dispatcher, finished: Finished) -> None:
     code = "try:\n    host.artifact_path('v-000000000000')\nexcept Exception as error:\n    print(error.kind, error)\n"
-    assert (await finished(shared, code))["stdout"].startswith("not_found No such version")
+    assert (await finished(shared, code))["stdout"].startswith("not_found no such version")
 
 
 async def test_a_save_by_a_job_names_its_code(shared: Dispatcher, finished: Finished) -> None:

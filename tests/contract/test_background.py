@@ -287,7 +287,8 @@ async def test_jobs_that_are_absent_foreign_or_malformed_are_told_in_the_same_wo
             assert isinstance(error, NotFound)
             said.add((error.code, error.kind, str(error), error.hint))
         error = await refused(shared, "exec_list", {"cursor": exec_id})
-        said.add((error.code, error.kind, str(error), error.hint))
+        assert isinstance(error, InvalidParams)
+        assert [issue.path for issue in error.issues] == ["$.cursor"]
     assert said == {(-31404, "not_found", "there is no such job", "exec_list shows the jobs there are")}
     assert foreign not in [row["exec_id"] for row in await shared("exec_list")]
 

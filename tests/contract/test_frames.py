@@ -148,7 +148,7 @@ async def test_frames_that_are_absent_foreign_or_malformed_are_told_in_the_same_
                 error = await refused(dispatcher, method, [frame_id])
                 assert isinstance(error, NotFound)
                 said.add((error.kind, str(error), error.hint))
-    assert said == {("not_found", "No such frame", "Call frames without arguments to list them")}
+    assert said == {("not_found", "no such frame", "call frames without arguments to list them")}
 
 
 async def test_a_project_that_is_not_there_is_not_begun_by_looking(dispatcher: Dispatcher, refused: Refused) -> None:

@@ -119,7 +119,7 @@ def test_a_full_disk_during_a_save_leaves_no_row_and_no_bytes(tmp_path: Path) ->
             await dispatcher.host.aclose()
         """,
     )
-    full = "storage | The disk of the data folder is full | "
+    full = "storage | the disk of the data folder is full | "
     told = printed.splitlines()
     assert [line.startswith(full) for line in told[:2]] == [True, True]
     assert told[2:] == ["[('small', 1)]"]

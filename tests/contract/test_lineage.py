@@ -121,4 +121,4 @@ async def test_versions_that_are_absent_foreign_or_malformed_are_told_in_the_sam
             assert isinstance(error, NotFound)
             said.add((error.kind, str(error), error.hint))
     assert len(said) == 1
-    assert next(iter(said))[1] == "No such version"
+    assert next(iter(said))[1] == "no such version"

@@ -54,7 +54,7 @@ def make_damaged(path: Path) -> None:
 
 
 FAULTS = [
-    (make_newer, "was made by a newer version of cellhost", "Upgrade cellhost"),
+    (make_newer, "was made by a newer version of cellhost", "upgrade cellhost"),
     (make_nonsense, "is not a SQLite database", "Move the file away"),
     (make_damaged, "is damaged", "Move the file away"),
 ]

@@ -88,9 +88,9 @@ def test_inputs_become_edges_once(records: Records, frame_id: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "error", "message"),
     [
-        ({"input_version_ids": ("v-000000000000",)}, NotFound, "No such version"),
-        ({"producing_cell_id": "c-000000000000"}, NotFound, "No such cell"),
-        ({"frame_id": "f-000000000000"}, NotFound, "No such frame"),
+        ({"input_version_ids": ("v-000000000000",)}, NotFound, "no such version"),
+        ({"producing_cell_id": "c-000000000000"}, NotFound, "no such cell"),
+        ({"frame_id": "f-000000000000"}, NotFound, "no such frame"),
         ({"input_version_ids": tuple(f"v-{n:012x}" for n in range(501))}, InvalidParams, "at most 500"),
         ({"filename": "../.."}, InvalidParams, "must name a file"),
     ],
@@ -109,9 +109,9 @@ def test_a_refused_save_leaves_no_file_row_or_edge(
 def test_another_projects_version_is_no_input(store: Store, records: Records, frame_id: str) -> None:
     theirs = store.project("q")
     foreign = save(theirs, theirs.frames.add(kind="session").frame_id)
-    with pytest.raises(NotFound, match="No such version"):
+    with pytest.raises(NotFound, match="no such version"):
         save(records, frame_id, input_version_ids=(foreign.version_id,))
-    with pytest.raises(NotFound, match="No such version"):
+    with pytest.raises(NotFound, match="no such version"):
         records.artifacts.version(foreign.version_id)
     assert kept(records)["objects"] == 0
 
@@ -200,7 +200,7 @@ def test_pages_have_every_artifact_exactly_once_while_they_change(records: Recor
 
 
 def test_an_absent_artifact_is_not_found(records: Records) -> None:
-    with pytest.raises(NotFound, match="No such artifact"):
+    with pytest.raises(NotFound, match="no such artifact"):
         records.artifacts.get("a-000000000000")
 
 

@@ -61,7 +61,7 @@ def test_a_given_id_is_used_once(records: Records) -> None:
         ({"status": "asleep"}, InvalidParams, r"\$.status: must be one of ready, processing"),
         ({"frame_id": "f-1"}, InvalidParams, "12 hex digits"),
         ({"frame_id": "../../etc"}, InvalidParams, "12 hex digits"),
-        ({"parent_id": "f-000000000000"}, NotFound, "No such frame"),
+        ({"parent_id": "f-000000000000"}, NotFound, "no such frame"),
     ],
 )
 def test_a_bad_frame_is_refused(
@@ -79,7 +79,7 @@ def test_an_update_changes_what_is_given(records: Records) -> None:
     assert (changed.name, changed.status, changed.task_summary) == ("before", "done", "counted birds")
     assert changed.updated_at > 1
     assert records.frames.get(frame.frame_id) == changed
-    with pytest.raises(NotFound, match="No such frame"):
+    with pytest.raises(NotFound, match="no such frame"):
         records.frames.update("f-000000000000", status="done")
     with pytest.raises(InvalidParams, match=r"\$.status"):
         records.frames.update(frame.frame_id, status="asleep")
@@ -196,4 +196,4 @@ def test_detail_pages_the_cells_in_order(records: Records) -> None:
 def test_absent_and_malformed_ids_are_the_same_answer(records: Records, frame_id: str) -> None:
     with pytest.raises(NotFound) as caught:
         records.frames.detail(frame_id)
-    assert str(caught.value) == "No such frame"
+    assert str(caught.value) == "no such frame"

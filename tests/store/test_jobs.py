@@ -60,7 +60,7 @@ def test_cells_are_numbered_within_their_frame(records: Records, frame_id: str) 
 
 
 def test_a_job_in_no_frame_leaves_no_row(records: Records) -> None:
-    with pytest.raises(NotFound, match="No such frame"):
+    with pytest.raises(NotFound, match="no such frame"):
         launch(records, "f-000000000000")
     assert records.database.value("SELECT count(*) FROM cells") == 0
     assert records.jobs.list() == []
@@ -132,9 +132,9 @@ def test_an_unknown_status_or_job_is_refused(records: Records, frame_id: str) ->
     with pytest.raises(InvalidParams, match=r"\$.status"):
         records.jobs.update(job.exec_id, status="asleep")
     for call in (records.jobs.get, records.jobs.update):
-        with pytest.raises(NotFound, match="No such job"):
+        with pytest.raises(NotFound, match="no such job"):
             call("exec-000000000000")
-    with pytest.raises(NotFound, match="No such job"):
+    with pytest.raises(NotFound, match="no such job"):
         records.job_folder("../../../etc")
 
 

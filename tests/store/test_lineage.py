@@ -143,4 +143,4 @@ def test_absent_and_malformed_ids_are_the_same_answer(records: Records, version_
     for look_up in (records.lineage.get, records.lineage.graph):
         with pytest.raises(NotFound) as caught:
             look_up(version_id)
-        assert str(caught.value) == "No such version"
+        assert str(caught.value) == "no such version"

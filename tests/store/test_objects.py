@@ -127,7 +127,7 @@ def a_link_to_itself(path: Path) -> None:
         (a_socket, InvalidParams, "not a regular file"),
         (a_link_to_a_device, InvalidParams, "not a regular file"),
         (a_link_to_itself, InvalidParams, "cannot be opened"),
-        (nothing, NotFound, "No such file"),
+        (nothing, NotFound, "no such file"),
     ],
 )
 def test_what_is_no_regular_file_is_refused_at_once(

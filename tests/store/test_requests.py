@@ -111,7 +111,7 @@ def test_find_gives_the_newest_that_waits_or_was_allowed(requests: Requests) -> 
 
 
 def test_an_unknown_request_and_an_unknown_answer_are_refused(requests: Requests) -> None:
-    with pytest.raises(NotFound, match="No such permission request"):
+    with pytest.raises(NotFound, match="no such permission request"):
         requests.resolve("perm-000000000000", "allow")
     request = ask(requests)
     with pytest.raises(InvalidParams, match="allow, deny"):

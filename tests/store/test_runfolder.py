@@ -147,7 +147,7 @@ def test_a_runtime_folder_too_deep_or_not_ours_is_passed_over(base: Path, monkey
 def test_no_folder_at_all_is_an_error_that_says_what_to_set(monkeypatch: pytest.MonkeyPatch, base: Path) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     monkeypatch.setattr(tempfile, "tempdir", str(base / "missing"))
-    with pytest.raises(StorageError, match="No folder for this server's sockets") as caught:
+    with pytest.raises(StorageError, match="no folder for this server's sockets") as caught:
         RunFolder()
     assert caught.value.hint
     assert "XDG_RUNTIME_DIR" in caught.value.hint

@@ -161,7 +161,7 @@ def test_a_file_of_a_newer_version_is_refused_untouched(opened: Database) -> Non
     with pytest.raises(StorageError, match=r"control\.db was made by a newer version") as caught:
         newer.open()
     assert caught.value.hint
-    assert "Upgrade cellhost" in caught.value.hint
+    assert "upgrade cellhost" in caught.value.hint
     assert opened.path.read_bytes() == before
 
 

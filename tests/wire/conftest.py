@@ -103,9 +103,7 @@ def spawn(tmp_path: Path) -> Spawn:
     """`async with spawn("--allow", "exec_background") as peer`: a server with a data folder of its own."""
 
     @asynccontextmanager
-    async def start(
-        *arguments: str, command: Sequence[str] = CELLHOST
-    ) -> AsyncGenerator[Peer]:
+    async def start(*arguments: str, command: Sequence[str] = CELLHOST) -> AsyncGenerator[Peer]:
         workspace = tmp_path / "workspace"
         workspace.mkdir(exist_ok=True)
         process = await anyio.open_process(
@@ -165,6 +163,16 @@ class RawPeer:
         line = bytes(self.received[:end])
         del self.received[: end + 1]
         return json.loads(line)
+
+    def has_message(self, within_s: float) -> bool:
+        """Whether a whole message is there, or comes soon."""
+        deadline = time.monotonic() + within_s
+        while b"\n" not in self.received:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.read_fd], [], [], left)[0]:
+                return False
+            assert self._read(), "the server has closed its output"
+        return True
 
     def answer(self, id_: Any) -> Any:
         """The response to a request; other messages before it are dropped."""

@@ -304,5 +304,5 @@ def test_the_verb_plays_files_against_cellhost_itself(tmp_path: Path, capsys: py
         "bad.jsonl: line 3: the reply to 1 differs at $.result.bytes",
         "  expected  2",
         "  actual    1",
-        f"none.jsonl: The transcript none.jsonl cannot be read: {os.strerror(2)}.",
+        f"none.jsonl: the transcript none.jsonl cannot be read: {os.strerror(2)}.",
     ]

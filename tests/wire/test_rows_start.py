@@ -110,9 +110,7 @@ def test_row_2_a_terminal_serves_as_both_descriptors(tmp_path: Path) -> None:
 
 
 def test_row_2_the_null_device_is_the_end_of_input(tmp_path: Path) -> None:
-    done = subprocess.run(
-        command(tmp_path), stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT, check=False
-    )
+    done = subprocess.run(command(tmp_path), stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 

@@ -129,9 +129,8 @@ class Jobs:
                 job.kernel.kill_now()
 
     def end_waits(self) -> None:
-        """Have every `wait` answer at once with what there is."""
+        """Have every `wait`, from now on too, answer at once with what there is."""
         self._waits_over.set()
-        self._waits_over = anyio.Event()
 
     # Launching
 

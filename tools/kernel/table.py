@@ -6,7 +6,7 @@ import re
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ...store.errors import NotFound
+from ...store.errors import InvalidParams, Issue, NotFound
 from .history import History, merge
 from .log import JobLog
 from .views import recorded_ends, row_of
@@ -94,7 +94,11 @@ class JobTable:
         own = [job.record for job in reversed(self._jobs.values()) if job.record.project_id == owner.project_id]
         if cursor is None:
             return own
-        before = await self.record(owner, cursor)
+        try:
+            before = await self.record(owner, cursor)
+        except NotFound:
+            issue = Issue("$.cursor", "must be the exec_id of the last row of the page before")
+            raise InvalidParams("invalid cursor", [issue]) from None
         if cursor in self._jobs:
             return own[own.index(before) + 1 :]
         return [record for record in own if record.created_at < before.created_at]

@@ -6,28 +6,26 @@ import asyncio
 import importlib
 from typing import Any
 
-from steps import WITHIN_S, Orders, Report, answered
+from steps import WITHIN_S, Orders, Person, Report, answered
 
 acp: Any = importlib.import_module("acp")
 connections: Any = importlib.import_module("acp.connection")
 
 
-class Peer:
+class Peer(Person):
     """What the server tells, and the answers to what it asks."""
 
-    def __init__(self, refused: str) -> None:
-        self.asked: list[str] = []
+    def __init__(self, orders: Orders) -> None:
+        super().__init__(orders)
         self.told: list[tuple[str, Any]] = []
-        self._refused = refused
 
     async def take(self, method: str, params: Any, is_notification: bool) -> Any:
-        """Allow once; refuse the code that is to be refused."""
+        """Keep a notification, answer a request."""
         if is_notification:
             self.told.append((method, params))
             return None
-        self.asked.append(params["preview"])
-        decision = "deny" if self._refused in params["preview"] else "allow"
-        return {"decision": decision, "remember": "once"}
+        remember = self.decide(params["preview"])
+        return {"decision": "allow", "remember": remember} if remember else {"decision": "deny"}
 
 
 async def call(connection: Any, method: str, **params: Any) -> Any:
@@ -63,11 +61,11 @@ async def job(connection: Any, code: str, peer: Peer, report: Report) -> None:
 async def cancel(connection: Any, code: str, report: Report) -> None:
     """Give up waiting for a job; this client leaves it to its user to tell the server."""
     exec_id = (await call(connection, "exec_background", code=code))["exec_id"]
-    await call(connection, "exec_wait", exec_id=exec_id, until="news", timeout_s=2)
+    await call(connection, "exec_wait", exec_id=exec_id, timeout_s=2)
     params = {"exec_id": exec_id, "timeout_s": 60}
     waiting = asyncio.create_task(code_of(connection, "exec_wait", **params))
     await call(connection, "ping")  # lets the task send its request
-    number: int = vars(connection)["_next_request_id"] - 1
+    number: int = getattr(connection, "_next_request_id") - 1  # noqa: B009 (private, and there is no other way)
     await connection.send_notification("$/cancelRequest", {"id": number})
     report.saw(cancelled=(await waiting)[0] == -32800)
     await call(connection, "exec_interrupt", exec_id=exec_id)
@@ -91,6 +89,10 @@ async def converse(connection: Any, orders: Orders, peer: Peer, report: Report) 
         report.saw(outcome=await outcome(connection, launched["exec_id"]))
         code, _ = await code_of(connection, "exec_background", code=orders.refused)
         report.saw(refused=code == -31401, asked=peer.asked)
+    with report.step("remember"):
+        for each in orders.twice:
+            await call(connection, "exec_background", code=each)
+        report.saw(asks=peer.asks())
     with report.step("error"):
         _, text = await code_of(connection, "query", sql=orders.wrong_sql)
         code, _ = await code_of(connection, "no_such_tool")
@@ -99,7 +101,7 @@ async def converse(connection: Any, orders: Orders, peer: Peer, report: Report) 
 
 async def main() -> None:
     orders, report = Orders(), Report()
-    peer = Peer(orders.refused)
+    peer = Peer(orders)
     with report.step("shutdown"):
         async with acp.spawn_stdio_connection(peer.take, orders.command[0], *orders.command[1:]) as (
             connection,

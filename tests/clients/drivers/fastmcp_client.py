@@ -6,26 +6,21 @@ import importlib
 from typing import Any
 
 import anyio
-from steps import WITHIN_S, Orders, Report, answered
+from steps import TITLES, WITHIN_S, Orders, Person, Report, answered
 
 fastmcp: Any = importlib.import_module("fastmcp")
 transports: Any = importlib.import_module("fastmcp.client.transports")
 elicitation: Any = importlib.import_module("fastmcp.client.elicitation")
 
 
-class Person:
-    """Answers the questions that the server puts, and remembers them."""
-
-    def __init__(self, refused: str) -> None:
-        self.asked: list[str] = []
-        self._refused = refused
+class Form(Person):
+    """Fills in the forms that the server sends."""
 
     async def answer(self, message: str, _form: Any, _params: Any, _context: Any) -> Any:
-        """Allow once; refuse the code that is to be refused."""
-        self.asked.append(message)
-        if self._refused in message:
+        remember = self.decide(message)
+        if remember is None:
             return elicitation.ElicitResult(action="decline")
-        return elicitation.ElicitResult(action="accept", content={"decision": "Allow once"})
+        return elicitation.ElicitResult(action="accept", content={"decision": TITLES[remember]})
 
 
 async def call(client: Any, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -54,7 +49,7 @@ async def job(client: Any, code: str, report: Report) -> None:
 async def cancel(client: Any, code: str, report: Report) -> None:
     """Give up waiting for a job, and see that the server has, too."""
     exec_id = (await call(client, "exec_background", code=code))["exec_id"]
-    await call(client, "exec_wait", exec_id=exec_id, until="news", timeout_s=2)
+    await call(client, "exec_wait", exec_id=exec_id, timeout_s=2)
     with anyio.move_on_after(0.5) as scope:
         await call(client, "exec_wait", exec_id=exec_id, timeout_s=60)
     report.saw(cancelled=scope.cancelled_caught)
@@ -64,7 +59,7 @@ async def cancel(client: Any, code: str, report: Report) -> None:
 
 async def main() -> None:
     orders, report = Orders(), Report()
-    person = Person(orders.refused)
+    person = Form(orders)
     server = transports.StdioTransport(orders.command[0], orders.command[1:], keep_alive=False)
     with report.step("shutdown"):
         async with fastmcp.Client(server, elicitation_handler=person.answer, timeout=WITHIN_S) as client:
@@ -82,6 +77,10 @@ async def main() -> None:
                 report.saw(outcome=await outcome(client, launched["exec_id"]))
                 refused = await client.call_tool("exec_background", {"code": orders.refused}, raise_on_error=False)
                 report.saw(refused=refused.is_error, asked=person.asked)
+            with report.step("remember"):
+                for each in orders.twice:
+                    await call(client, "exec_background", code=each)
+                report.saw(asks=person.asks())
             with report.step("error"):
                 failed = await client.call_tool("query", {"sql": orders.wrong_sql}, raise_on_error=False)
                 report.saw(failed=failed.is_error, text=failed.content[0].text)

@@ -9,7 +9,7 @@ import subprocess
 import threading
 from typing import Any, Self
 
-from steps import WITHIN_S, Orders, Report, answered
+from steps import WITHIN_S, Orders, Person, Report, answered
 
 rpc: Any = importlib.import_module("jsonrpcclient")
 
@@ -17,10 +17,9 @@ rpc: Any = importlib.import_module("jsonrpcclient")
 class Line:
     """A server's pipes; what comes in is sorted into answers, and what it tells or asks."""
 
-    def __init__(self, command: list[str], refused: str) -> None:
-        self.asked: list[str] = []
+    def __init__(self, command: list[str], person: Person) -> None:
         self.told: list[dict[str, Any]] = []
-        self._refused = refused
+        self._person = person
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -65,14 +64,12 @@ class Line:
                 self.told.append(message)
 
     def _decide(self, message: dict[str, Any]) -> None:
-        """Allow once; refuse the code that is to be refused."""
-        preview = message["params"]["preview"]
-        self.asked.append(preview)
-        decision = "deny" if self._refused in preview else "allow"
-        self.send({"jsonrpc": "2.0", "id": message["id"], "result": {"decision": decision, "remember": "once"}})
+        remember = self._person.decide(message["params"]["preview"])
+        result = {"decision": "allow", "remember": remember} if remember else {"decision": "deny"}
+        self.send({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
-def converse(line: Line, orders: Orders, report: Report) -> None:
+def converse(line: Line, orders: Orders, person: Person, report: Report) -> None:
     """All steps but the last."""
     with report.step("list"):
         report.saw(tools=[method["name"] for method in line.call("rpc.discover")["methods"]])
@@ -87,7 +84,11 @@ def converse(line: Line, orders: Orders, report: Report) -> None:
         line.call("subscribe", events=["permission"])
         report.saw(outcome=outcome(line, line.call("exec_background", code=orders.asked)["exec_id"]))
         line.send(rpc.request("exec_background", params={"code": orders.refused}))
-        report.saw(refused=line.receive().code == -31401, asked=line.asked)
+        report.saw(refused=line.receive().code == -31401, asked=person.asked)
+    with report.step("remember"):
+        for each in orders.twice:
+            line.call("exec_background", code=each)
+        report.saw(asks=person.asks())
     with report.step("error"):
         line.send(rpc.request("query", params={"sql": orders.wrong_sql}))
         failed = line.receive()
@@ -114,7 +115,7 @@ def job(line: Line, code: str, report: Report) -> None:
 def cancel(line: Line, code: str, report: Report) -> None:
     """Give up waiting for a job."""
     exec_id = line.call("exec_background", code=code)["exec_id"]
-    line.call("exec_wait", exec_id=exec_id, until="news", timeout_s=2)
+    line.call("exec_wait", exec_id=exec_id, timeout_s=2)
     waiting = rpc.request("exec_wait", params={"exec_id": exec_id, "timeout_s": 60})
     line.send(waiting)
     line.send(rpc.notification("$/cancelRequest", params={"id": waiting["id"]}))
@@ -126,8 +127,9 @@ def cancel(line: Line, code: str, report: Report) -> None:
 
 def main() -> None:
     orders, report = Orders(), Report()
-    with report.step("shutdown"), Line(orders.command, orders.refused) as line:
-        converse(line, orders, report)
+    person = Person(orders)
+    with report.step("shutdown"), Line(orders.command, person) as line:
+        converse(line, orders, person, report)
         report.saw(ended=line.call("shutdown"))
 
 

@@ -6,26 +6,21 @@ import importlib
 from typing import Any
 
 import anyio
-from steps import WITHIN_S, Orders, Report, answered
+from steps import TITLES, WITHIN_S, Orders, Person, Report, answered
 
 mcp: Any = importlib.import_module("mcp")
 stdio: Any = importlib.import_module("mcp.client.stdio")
 types: Any = importlib.import_module("mcp.types")
 
 
-class Person:
-    """Answers the questions that the server puts, and remembers them."""
-
-    def __init__(self, refused: str) -> None:
-        self.asked: list[str] = []
-        self._refused = refused
+class Form(Person):
+    """Fills in the forms that the server sends."""
 
     async def answer(self, _context: Any, params: Any) -> Any:
-        """Allow once; refuse the code that is to be refused."""
-        self.asked.append(params.message)
-        if self._refused in params.message:
+        remember = self.decide(params.message)
+        if remember is None:
             return types.ElicitResult(action="decline")
-        return types.ElicitResult(action="accept", content={"decision": "Allow once"})
+        return types.ElicitResult(action="accept", content={"decision": TITLES[remember]})
 
 
 def fields(result: Any) -> dict[str, Any]:
@@ -61,8 +56,8 @@ async def job(session: Any, code: str, report: Report) -> None:
 async def cancel(session: Any, code: str, report: Report) -> None:
     """Give up waiting for a job; this client leaves it to its user to tell the server."""
     exec_id = await launch(session, code)
-    await session.call_tool("exec_wait", {"exec_id": exec_id, "until": "news", "timeout_s": 2})
-    number: int = vars(session)["_request_id"]
+    await session.call_tool("exec_wait", {"exec_id": exec_id, "timeout_s": 2})
+    number: int = getattr(session, "_request_id")  # noqa: B009 (private, and there is no other way)
     with anyio.move_on_after(0.5) as scope:
         await session.call_tool("exec_wait", {"exec_id": exec_id, "timeout_s": 60})
     cancelled = types.CancelledNotification(
@@ -90,6 +85,10 @@ async def converse(session: Any, orders: Orders, person: Person, report: Report)
         report.saw(outcome=await outcome(session, await launch(session, orders.asked)))
         refused = await session.call_tool("exec_background", {"code": orders.refused})
         report.saw(refused=refused.isError, asked=person.asked)
+    with report.step("remember"):
+        for each in orders.twice:
+            await launch(session, each)
+        report.saw(asks=person.asks())
     with report.step("error"):
         failed = await session.call_tool("query", {"sql": orders.wrong_sql})
         report.saw(failed=failed.isError, text=failed.content[0].text)
@@ -101,7 +100,7 @@ async def converse(session: Any, orders: Orders, person: Person, report: Report)
 
 async def main() -> None:
     orders, report = Orders(), Report()
-    person = Person(orders.refused)
+    person = Form(orders)
     server = mcp.StdioServerParameters(command=orders.command[0], args=orders.command[1:])
     with report.step("shutdown"):
         async with stdio.stdio_client(server) as streams:

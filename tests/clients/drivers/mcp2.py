@@ -7,27 +7,22 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult
-from steps import WITHIN_S, Orders, Report, answered
+from steps import TITLES, WITHIN_S, Orders, Person, Report, answered
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
     from mcp_types import CallToolResult
 
 
-class Person:
-    """Answers the questions that the server puts, and remembers them."""
-
-    def __init__(self, refused: str) -> None:
-        self.asked: list[str] = []
-        self._refused = refused
+class Form(Person):
+    """Fills in the forms that the server sends."""
 
     async def answer(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        """Allow once; refuse the code that is to be refused."""
         assert isinstance(params, ElicitRequestFormParams)
-        self.asked.append(params.message)
-        if self._refused in params.message:
+        remember = self.decide(params.message)
+        if remember is None:
             return ElicitResult(action="decline")
-        return ElicitResult(action="accept", content={"decision": "Allow once"})
+        return ElicitResult(action="accept", content={"decision": TITLES[remember]})
 
 
 def fields(result: CallToolResult) -> dict[str, Any]:
@@ -64,7 +59,7 @@ async def job(client: Client, code: str, report: Report) -> None:
 async def cancel(client: Client, code: str, report: Report) -> None:
     """Give up waiting for a job, and see that the server has, too."""
     exec_id = await launch(client, code)
-    await client.call_tool("exec_wait", {"exec_id": exec_id, "until": "news", "timeout_s": 2})
+    await client.call_tool("exec_wait", {"exec_id": exec_id, "timeout_s": 2})
     with anyio.move_on_after(0.5) as scope:
         await client.call_tool("exec_wait", {"exec_id": exec_id, "timeout_s": 60})
     report.saw(cancelled=scope.cancelled_caught)
@@ -74,7 +69,7 @@ async def cancel(client: Client, code: str, report: Report) -> None:
 
 async def main() -> None:
     orders, report = Orders(), Report()
-    person = Person(orders.refused)
+    person = Form(orders)
     server = StdioServerParameters(command=orders.command[0], args=orders.command[1:])
     assert orders.mode is not None
     with report.step("shutdown"):
@@ -94,6 +89,10 @@ async def main() -> None:
                 report.saw(outcome=await outcome(client, await launch(client, orders.asked)))
                 refused = await client.call_tool("exec_background", {"code": orders.refused})
                 report.saw(refused=refused.is_error, asked=person.asked)
+            with report.step("remember"):
+                for each in orders.twice:
+                    await launch(client, each)
+                report.saw(asks=person.asks())
             with report.step("error"):
                 failed = await client.call_tool("query", {"sql": orders.wrong_sql})
                 report.saw(failed=failed.is_error, text=failed.content[0].model_dump()["text"])

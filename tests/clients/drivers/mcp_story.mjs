@@ -1,5 +1,5 @@
 // The story as both TypeScript SDKs go through it: their clients share most of the API that it needs.
-import { WITHIN_MS, answered, asked, orders, saw, step } from "./steps.mjs";
+import { WITHIN_MS, answered, asked, countAsks, orders, saw, step } from "./steps.mjs";
 
 const { story } = orders;
 
@@ -30,7 +30,7 @@ export async function converse(client, Transport, { version, callTool }) {
     });
     await step("cancel", async () => {
       const { exec_id } = await fields("exec_background", { code: story.endless });
-      await fields("exec_wait", { exec_id, until: "news", timeout_s: 2 });
+      await fields("exec_wait", { exec_id, timeout_s: 2 });
       const giveUp = new AbortController();
       const waiting = fields("exec_wait", { exec_id, timeout_s: 60 }, { signal: giveUp.signal });
       await call("query", { sql: story.sql });
@@ -44,6 +44,9 @@ export async function converse(client, Transport, { version, callTool }) {
       saw({ outcome: await outcome(exec_id) });
       const refused = await call("exec_background", { code: story.refused });
       saw({ refused: refused.isError, asked });
+    });
+    await step("remember", async () => {
+      saw({ asks: await countAsks((code) => fields("exec_background", { code })) });
     });
     await step("error", async () => {
       const failed = await call("query", { sql: story.wrong_sql });

@@ -7,7 +7,7 @@ import importlib
 import os
 from typing import Any, cast
 
-from steps import WITHIN_S, Orders, Report, answered
+from steps import TITLES, WITHIN_S, Orders, Person, Report, answered
 
 lsp: Any = importlib.import_module("lsprotocol.types")
 clients: Any = importlib.import_module("pygls.lsp.client")
@@ -25,10 +25,9 @@ def plain(value: Any) -> Any:
 class Editor:
     """A language client that answers questions."""
 
-    def __init__(self, refused: str) -> None:
-        self.asked: list[str] = []
+    def __init__(self, person: Person) -> None:
         self.client = clients.LanguageClient("test", "1")
-        self._refused = refused
+        self._person = person
 
         def decide(params: Any) -> Any:  # a method has no room for what pygls puts on its handlers
             return self._decide(params)
@@ -53,9 +52,8 @@ class Editor:
         return answered(await self.call("exec_wait", exec_id=exec_id))
 
     def _decide(self, params: Any) -> Any:
-        """Allow once; refuse the code that is to be refused."""
-        self.asked.append(params.message)
-        wanted = "Deny" if self._refused in params.message else "Allow once"
+        remember = self._person.decide(params.message)
+        wanted = TITLES[remember] if remember else "Deny"
         return next(action for action in params.actions if action.title == wanted)
 
 
@@ -76,7 +74,7 @@ async def job(editor: Editor, code: str, report: Report) -> None:
 async def cancel(editor: Editor, code: str, report: Report) -> None:
     """Give up waiting for a job."""
     exec_id = (await editor.call("exec_background", code=code))["exec_id"]
-    await editor.call("exec_wait", exec_id=exec_id, until="news", timeout_s=2)
+    await editor.call("exec_wait", exec_id=exec_id, timeout_s=2)
     params = {"exec_id": exec_id, "timeout_s": 60}
     waiting = editor.client.protocol.send_request("exec_wait", params, msg_id="waiting")
     editor.client.protocol.notify(lsp.CANCEL_REQUEST, lsp.CancelParams(id="waiting"))
@@ -89,7 +87,7 @@ async def cancel(editor: Editor, code: str, report: Report) -> None:
     report.saw(outcome=await editor.outcome(exec_id))
 
 
-async def converse(editor: Editor, orders: Orders, report: Report) -> None:
+async def converse(editor: Editor, orders: Orders, person: Person, report: Report) -> None:
     """All steps but the last."""
     with report.step("list"):
         params = lsp.InitializeParams(capabilities=lsp.ClientCapabilities(), process_id=os.getpid())
@@ -108,7 +106,11 @@ async def converse(editor: Editor, orders: Orders, report: Report) -> None:
         launched = await editor.call("exec_background", code=orders.asked)
         report.saw(outcome=await editor.outcome(launched["exec_id"]))
         code, _ = await editor.fail("exec_background", code=orders.refused)
-        report.saw(refused=code == -31401, asked=editor.asked)
+        report.saw(refused=code == -31401, asked=person.asked)
+    with report.step("remember"):
+        for each in orders.twice:
+            await editor.call("exec_background", code=each)
+        report.saw(asks=person.asks())
     with report.step("error"):
         _, text = await editor.fail("query", sql=orders.wrong_sql)
         code, _ = await editor.fail("no_such_tool")
@@ -117,10 +119,11 @@ async def converse(editor: Editor, orders: Orders, report: Report) -> None:
 
 async def main() -> None:
     orders, report = Orders(), Report()
-    editor = Editor(orders.refused)
+    person = Person(orders)
+    editor = Editor(person)
     with report.step("shutdown"):
         await editor.client.start_io(*orders.command)
-        await converse(editor, orders, report)
+        await converse(editor, orders, person, report)
         async with asyncio.timeout(WITHIN_S):
             await editor.client.shutdown_async(None)
             editor.client.exit(None)

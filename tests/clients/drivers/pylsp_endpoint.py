@@ -9,7 +9,7 @@ import subprocess
 import threading
 from typing import Any
 
-from steps import WITHIN_S, Orders, Report, answered
+from steps import TITLES, WITHIN_S, Orders, Person, Report, answered
 
 streams: Any = importlib.import_module("pylsp_jsonrpc.streams")
 endpoints: Any = importlib.import_module("pylsp_jsonrpc.endpoint")
@@ -19,10 +19,9 @@ exceptions: Any = importlib.import_module("pylsp_jsonrpc.exceptions")
 class Editor:
     """A server process with an endpoint on its pipes."""
 
-    def __init__(self, command: list[str], refused: str) -> None:
-        self.asked: list[str] = []
+    def __init__(self, command: list[str], person: Person) -> None:
         self.progress: list[dict[str, Any]] = []
-        self._refused = refused
+        self._person = person
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._writer = streams.JsonRpcStreamWriter(self.process.stdin)
         handlers = {"window/showMessageRequest": self._decide, "$/progress": self._progressed}
@@ -61,9 +60,8 @@ class Editor:
         return code
 
     def _decide(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Allow once; refuse the code that is to be refused."""
-        self.asked.append(params["message"])
-        wanted = "Deny" if self._refused in params["message"] else "Allow once"
+        remember = self._person.decide(params["message"])
+        wanted = TITLES[remember] if remember else "Deny"
         return next(action for action in params["actions"] if action["title"] == wanted)
 
     def _progressed(self, params: dict[str, Any]) -> None:
@@ -73,7 +71,7 @@ class Editor:
 def cancel(editor: Editor, code: str, report: Report) -> None:
     """Give up waiting for a job. A future cancelled by `cancel` would end this client's reader at the reply."""
     exec_id = editor.call("exec_background", code=code)["exec_id"]
-    editor.call("exec_wait", exec_id=exec_id, until="news", timeout_s=2)
+    editor.call("exec_wait", exec_id=exec_id, timeout_s=2)
     waiting = editor.endpoint.request("exec_wait", {"exec_id": exec_id, "timeout_s": 60})
     probe = editor.endpoint.request("ping")
     editor.endpoint.notify("$/cancelRequest", {"id": next(editor.numbers) - 2})
@@ -86,7 +84,7 @@ def cancel(editor: Editor, code: str, report: Report) -> None:
     report.saw(outcome=editor.outcome(exec_id))
 
 
-def converse(editor: Editor, orders: Orders, report: Report) -> None:
+def converse(editor: Editor, orders: Orders, person: Person, report: Report) -> None:
     """All steps but the last."""
     with report.step("list"):
         initialized = editor.call("initialize", processId=os.getpid(), rootUri=None, capabilities={})
@@ -106,7 +104,11 @@ def converse(editor: Editor, orders: Orders, report: Report) -> None:
         launched = editor.call("exec_background", code=orders.asked)
         report.saw(outcome=editor.outcome(launched["exec_id"]))
         code, _ = editor.fail("exec_background", code=orders.refused)
-        report.saw(refused=code == -31401, asked=editor.asked)
+        report.saw(refused=code == -31401, asked=person.asked)
+    with report.step("remember"):
+        for each in orders.twice:
+            editor.call("exec_background", code=each)
+        report.saw(asks=person.asks())
     with report.step("error"):
         _, text = editor.fail("query", sql=orders.wrong_sql)
         code, _ = editor.fail("no_such_tool")
@@ -115,9 +117,10 @@ def converse(editor: Editor, orders: Orders, report: Report) -> None:
 
 def main() -> None:
     orders, report = Orders(), Report()
+    person = Person(orders)
     with report.step("shutdown"):
-        editor = Editor(orders.command, orders.refused)
-        converse(editor, orders, report)
+        editor = Editor(orders.command, person)
+        converse(editor, orders, person, report)
         report.saw(code=editor.end())
 
 

@@ -33,10 +33,38 @@ export function answered({ status, done, stdout }) {
   return { status, done, stdout };
 }
 
-// Allows once; refuses the code that is to be refused. Remembers every question.
+const TITLES = {
+  once: "Allow once",
+  conversation: "Allow in this conversation",
+  project: "Allow in this project",
+  always: "Always allow",
+};
+
+// Every question that was put.
 export const asked = [];
 
-export function decide(text, allow, deny) {
+// The title of the decision: refuses what is to be refused, else allows for as long as the story has it.
+export function decide(text) {
   asked.push(text);
-  return text.includes(orders.story.refused) ? deny : allow;
+  if (text.includes(orders.story.refused)) return "Deny";
+  const found = Object.entries(orders.story.remember).find(([, code]) => text.includes(code));
+  return TITLES[found?.[0] ?? "once"];
+}
+
+// The answer to a form that asks for a decision.
+export function fillIn({ message }) {
+  const decision = decide(message);
+  return decision === "Deny" ? { action: "decline" } : { action: "accept", content: { decision } };
+}
+
+// How often running each code twice is asked for.
+export async function countAsks(run) {
+  const asks = {};
+  for (const [name, code] of Object.entries(orders.story.remember)) {
+    const before = asked.length;
+    await run(code);
+    await run(code);
+    asks[name] = asked.length - before;
+  }
+  return asks;
 }

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 WITHIN_S = 30.0
 """Bound of every wait for an answer."""
 
+TITLES = {
+    "once": "Allow once",
+    "conversation": "Allow in this conversation",
+    "project": "Allow in this project",
+    "always": "Always allow",
+}
+"""How a form or a message offers each approval."""
+
 
 class Orders:
     """What the test tells a driver: the server's command and the story to go through."""
@@ -29,13 +37,34 @@ class Orders:
         given: dict[str, Any] = json.loads(sys.argv[1])
         self.command: list[str] = given["command"]
         self.mode: str | None = given.get("mode")
-        story: dict[str, str] = given["story"]
-        self.sql = story["sql"]
-        self.wrong_sql = story["wrong_sql"]
-        self.job = story["job"]
-        self.endless = story["endless"]
-        self.asked = story["asked"]
-        self.refused = story["refused"]
+        story: dict[str, Any] = given["story"]
+        self.sql: str = story["sql"]
+        self.wrong_sql: str = story["wrong_sql"]
+        self.job: str = story["job"]
+        self.endless: str = story["endless"]
+        self.asked: str = story["asked"]
+        self.refused: str = story["refused"]
+        self.remember: dict[str, str] = story["remember"]
+        self.twice = [code for code in self.remember.values() for _ in range(2)]
+
+
+class Person:
+    """Decides what is asked: refuses what is to be refused, else allows for as long as the story has it."""
+
+    def __init__(self, orders: Orders) -> None:
+        self.asked: list[str] = []
+        self._orders = orders
+
+    def decide(self, text: str) -> str | None:
+        """How long an approval of what is shown holds; None to refuse it."""
+        self.asked.append(text)
+        if self._orders.refused in text:
+            return None
+        return next((name for name, code in self._orders.remember.items() if code in text), "once")
+
+    def asks(self) -> dict[str, int]:
+        """How often each code that the story runs twice was asked for."""
+        return {name: sum(code in text for text in self.asked) for name, code in self._orders.remember.items()}
 
 
 class Report:

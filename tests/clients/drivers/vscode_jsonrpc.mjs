@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import process from "node:process";
-import { answered, asked, decide, load, orders, saw, step } from "./steps.mjs";
+import { answered, asked, countAsks, decide, load, orders, saw, step } from "./steps.mjs";
 
 const rpc = load("vscode-jsonrpc/node");
 const { story } = orders;
@@ -13,7 +13,7 @@ const connection = rpc.createMessageConnection(
   new rpc.StreamMessageWriter(server.stdin),
 );
 connection.onRequest("window/showMessageRequest", ({ message, actions }) => {
-  const wanted = decide(message, "Allow once", "Deny");
+  const wanted = decide(message);
   return actions.find((action) => action.title === wanted);
 });
 connection.listen();
@@ -39,7 +39,7 @@ await step("shutdown", async () => {
   });
   await step("cancel", async () => {
     const { exec_id } = await call("exec_background", { code: story.endless });
-    await call("exec_wait", { exec_id, until: "news", timeout_s: 2 });
+    await call("exec_wait", { exec_id, timeout_s: 2 });
     const giveUp = new rpc.CancellationTokenSource();
     const waiting = call("exec_wait", { exec_id, timeout_s: 60 }, giveUp.token);
     await call("query", { sql: story.sql });
@@ -53,6 +53,9 @@ await step("shutdown", async () => {
     saw({ outcome: await outcome(exec_id) });
     const refused = await call("exec_background", { code: story.refused }).catch((error) => error);
     saw({ refused: refused.code === -31401, asked });
+  });
+  await step("remember", async () => {
+    saw({ asks: await countAsks((code) => call("exec_background", { code })) });
   });
   await step("error", async () => {
     const failed = await call("query", { sql: story.wrong_sql }).catch((error) => error);
