@@ -60,11 +60,13 @@ HOLE = re.compile(
 )
 
 _NUMBERS = {"<ms>", "<us>", "<s>", "<kb>", "<pid>"}
-_ANYTHING = {"<packages>", "<traceback>", REDACTED}
+_ANYTHING = {"<traceback>", REDACTED}
 
 
 def fits(hole: str, value: Any) -> bool:
     """Whether a hole that is not numbered may stand for this value."""
+    if hole == "<packages>":
+        return isinstance(value, dict) and all(isinstance(one, str) for one in cast("dict[str, Any]", value).values())
     if hole in _ANYTHING:
         return value is not None
     if hole in _NUMBERS:
@@ -80,7 +82,7 @@ def walk(value: Any, leaf: Callable[[Any, str], Any], name: str = "") -> Any:
     """
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        if name in _KIND_OF:
+        if name in _KIND_OF and fits(f"<{_KIND_OF[name]}>", members):
             return leaf(members, name)
         walked = {_name(key, leaf): walk(member, leaf, key) for key, member in members.items()}
         columns, rows = members.get("columns"), members.get("rows")

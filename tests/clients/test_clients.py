@@ -12,6 +12,7 @@ from cellhost.rpc import transcript as transcripts
 from cellhost.rpc.replay import replay
 
 from . import environments
+from .conforming import conforms
 from .story import CLIENTS, STEPS, STORY, Client, act
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parents[1] / "transcripts" / "clients"
 QUICK = ("mcp2-legacy", "mcp2-stateless")
-"""One of each era, in the tests' own environment."""
+"""Those whose transcript is played in every run, one of each era."""
 
 TOLD_IN_OTHER_PIECES = ("jsonrpcclient", "agent-client-protocol")
 """Subscribers to `exec`: how many updates tell of a job's start is a matter of milliseconds, no two runs are alike."""
@@ -27,9 +28,9 @@ TOLD_IN_OTHER_PIECES = ("jsonrpcclient", "agent-client-protocol")
 Seen = dict[str, Any]
 
 
-def named_clients(without: Collection[str] = ()) -> list[Any]:
+def named_clients(quick: Collection[str], without: Collection[str] = ()) -> list[Any]:
     names = [name for name in CLIENTS if name not in without]
-    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names]
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in names]
 
 
 def sees_every_tool(client: Client, seen: Seen) -> None:
@@ -91,7 +92,7 @@ CHECKS: dict[str, Callable[[Client, Seen], None]] = {
 }
 
 
-@pytest.mark.parametrize("name", named_clients())
+@pytest.mark.parametrize("name", named_clients(("mcp2-stateless",)))
 def test_a_real_client_goes_through_the_whole_story(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     client = CLIENTS[name]
     with environments.needed(name):
@@ -109,19 +110,24 @@ def test_a_real_client_goes_through_the_whole_story(name: str, tmp_path: Path, r
 
 
 def is_answered_as_its_dialect_has_it(client: Client, transcript: Path) -> None:
-    """A cancelled request gets no answer in MCP, and -32800 elsewhere."""
+    """Messages of MCP conform to the revision; a cancelled request gets no answer there, and -32800 elsewhere."""
     lines = [line for line in transcripts.read(transcript).lines if isinstance(line.message, dict)]
     cancels = [line.message["params"] for line in lines if "cancel" in str(line.message.get("method")).lower()]
     (cancelled,) = [params.get("requestId", params.get("id")) for params in cancels]
     answers = [line.message for line in lines if line.mark == "<-" and line.message.get("id") == cancelled]
     codes = [answer["error"]["code"] for answer in answers if "method" not in answer]
-    assert codes == ([] if client.dialect == "mcp" else [-32800])
+    if client.dialect == "mcp":
+        assert codes == []
+        assert client.version is not None
+        assert conforms(client.version, lines) > len(STEPS)
+    else:
+        assert codes == [-32800]
 
 
 def test_every_client_has_a_transcript_and_every_transcript_a_client() -> None:
     assert {path.stem for path in FOLDER.glob("*.jsonl")} == set(CLIENTS)
 
 
-@pytest.mark.parametrize("name", named_clients(TOLD_IN_OTHER_PIECES))
+@pytest.mark.parametrize("name", named_clients(QUICK, TOLD_IN_OTHER_PIECES))
 def test_a_fresh_server_answers_a_client_as_its_transcript_says(name: str) -> None:
     assert replay(FOLDER / f"{name}.jsonl") is None

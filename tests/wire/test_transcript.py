@@ -67,6 +67,13 @@ def test_a_frame_that_is_not_json_keeps_its_bytes() -> None:
     assert transcripts.to_frame({"id": 1}) == b'{"id":1}'
 
 
+def test_a_schema_s_property_is_no_volatile_value_for_its_name() -> None:
+    schema = {"properties": {"packages": {"type": "string", "description": "x", "maxLength": 5}}}
+    assert Names().name({"result": schema}, "<-") == {"result": schema}
+    packages = {"result": {"packages": {"numpy": "2.0"}}}
+    assert Names().name(packages, "<-") == {"result": {"packages": "<packages>"}}
+
+
 def test_ids_that_name_members_become_holes_and_match_again() -> None:
     names = Names()
     named = names.name({"result": {"nodes": [JOB], "info": {JOB: {"depth": 0}}}}, "<-")
