@@ -21,11 +21,12 @@ from .load import CALL_COST, Load
 from .outgoing import Outgoing
 from .peer import Peer
 from .responses import cancelled, error_response, internal_error, invalid_request, response
-from .workers import Workers
+from .workers import Queue, Workers
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
+    from ..tools.method import Method
     from .framing import Item
     from .incoming import Id
     from .responses import Response
@@ -36,7 +37,7 @@ MAX_BATCH = 10_000
 
 
 class Methods(msgspec.Struct, frozen=True):
-    """What a connection serves: a table of handlers for each dialect, and the names served ahead of the queue.
+    """What a connection serves: a table of handlers for each dialect, and which names do not go in the main queue.
 
     A table may make up handlers for names it does not hold, so that unknown methods are answered like any other.
     """
@@ -45,7 +46,7 @@ class Methods(msgspec.Struct, frozen=True):
     mcp: Mapping[str, Handler] = {}
     mcp_stateless: Mapping[str, Handler] = {}
     editor: Mapping[str, Handler] = {}
-    urgent: frozenset[str] = frozenset()
+    queues: Mapping[str, Queue] = {}
 
     def table(self, dialect: Dialect) -> Mapping[str, Handler]:
         """The handlers of a dialect."""
@@ -123,13 +124,11 @@ class Connection:
             return
         problem = _problem(request)
         if problem:
-            id_ = request.get("id")
-            known = isinstance(id_, int | str) and not isinstance(id_, bool)
-            reply(invalid_request(problem, cast("Id", id_) if known else None, self.peer.dialect))
+            reply(self._invalid(problem, _id_of(request)))
             return
-        id_ = cast("Id | None", request.get("id"))
+        id_ = _id_of(request)
         if id_ is not None and id_ in self.in_flight:
-            reply(invalid_request("a request of this id is in flight", None, self.peer.dialect, {"id": id_}))
+            reply(self._invalid("a request of this id is in flight", id_))
             return
         self._accept(request, id_, reply, size + CALL_COST)
 
@@ -147,7 +146,7 @@ class Connection:
             self.in_flight[id_] = incoming
         self.unanswered += 1
         self.load.take(size)
-        self.workers.put(incoming, urgent=self._is_urgent(method, params))
+        self.workers.put(incoming, self._queue_of(method, params))
 
     def _dialect_of(self, method: str, params: Any) -> Dialect:
         if isinstance(params, dict):
@@ -165,9 +164,9 @@ class Connection:
     def _own_dialect(self) -> Dialect:
         return EDITOR if self.peer.editor else PLAIN
 
-    def _is_urgent(self, method: str, params: Any) -> bool:
-        urgent = self.methods.urgent
-        return method in urgent or (method == "tools/call" and str(_object(params).get("name")) in urgent)
+    def _queue_of(self, method: str, params: Any) -> Queue:
+        name = str(_object(params).get("name")) if method == "tools/call" else method
+        return self.methods.queues.get(name, "main")
 
     def _notified(self, incoming: Incoming) -> bool:
         """Act on a notification that needs no worker; False for a call whose caller wants no answer."""
@@ -182,15 +181,16 @@ class Connection:
             return False
         return True
 
-    async def _serve(self, incoming: Incoming) -> None:
+    async def _serve(self, incoming: Incoming, scope: anyio.CancelScope) -> None:
         answer: Response | None = None
         try:
             if not incoming.cancelled:
-                with anyio.CancelScope() as incoming.scope:
-                    answer = await self._answer(incoming)
+                incoming.scope = scope
+                answer = await self._answer(incoming)
+        finally:
+            incoming.scope = None
             if incoming.cancelled:
                 answer = cancelled(incoming, answer)
-        finally:
             if incoming.id is not None:
                 self.in_flight.pop(incoming.id, None)
             self.unanswered -= 1
@@ -207,7 +207,13 @@ class Connection:
         return response(incoming.id, result=outcome)
 
     def _refuse(self, reason: str, id_: Id | None) -> None:
-        self._respond(invalid_request(reason, id_, self.peer.dialect))
+        self._respond(self._invalid(reason, id_))
+
+    def _invalid(self, reason: str, id_: Id | None) -> Response:
+        """The answer to what is no request; one with the id of a call in flight would settle that."""
+        if id_ in self.in_flight:
+            return invalid_request(reason, None, self.peer.dialect, {"id": id_})
+        return invalid_request(reason, id_, self.peer.dialect)
 
     def _respond(self, answer: Response | list[Response] | None) -> None:
         if answer is None:
@@ -230,6 +236,13 @@ class Connection:
         return answer
 
 
+def queues_of(methods: Mapping[str, Method[Any, Any]]) -> dict[str, Queue]:
+    """The queues of those of the host's methods that do not go in the main one."""
+    return {
+        name: "urgent" if method.ahead else "apart" for name, method in methods.items() if method.ahead or method.apart
+    }
+
+
 def _too_much() -> Busy:
     return Busy("too much is waiting to be carried out", hint="wait for answers before you send more")
 
@@ -237,6 +250,11 @@ def _too_much() -> Busy:
 def _object(value: Any) -> dict[str, Any]:
     """Params as named arguments; empty if they are not."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _id_of(request: dict[str, Any]) -> Id | None:
+    id_ = request.get("id")
+    return id_ if isinstance(id_, int | str) and not isinstance(id_, bool) else None
 
 
 def _problem(request: dict[str, Any]) -> str | None:

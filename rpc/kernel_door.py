@@ -17,7 +17,7 @@ from anyio.abc import SocketAttribute
 
 from ..store.errors import Busy, Closed, Denied, PermissionNeeded
 from ..tools.call import Call, Caller
-from .connection import Connection, Methods
+from .connection import Connection, Methods, queues_of
 from .dialect import PLAIN
 from .framing import Deframer, encode
 from .responses import answer, error_response
@@ -204,8 +204,7 @@ def _peer_uid(stream: SocketStream) -> int:
 
 
 def _methods(host: Host, token: str, calls: dict[str, int]) -> Methods:
-    urgent = frozenset(name for name, method in host.methods.items() if method.ahead)
-    return Methods(plain=_JobMethods(host, token, calls), urgent=urgent)
+    return Methods(plain=_JobMethods(host, token, calls), queues=queues_of(host.methods))
 
 
 class _JobMethods(dict[str, "Handler"]):

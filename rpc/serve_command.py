@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import anyio
 
@@ -22,9 +22,16 @@ OK, FAILED, USAGE = 0, 1, 2
 DECISIONS: tuple[Decision, ...] = ("allow", "deny", "ask")
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, since a host's log is where it ends up."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message} ({self.prog} --help lists the options)\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """The options of `serve`."""
-    options = argparse.ArgumentParser(
+    options = _Parser(
         prog="cellhost serve", description="Speak JSON-RPC on stdin and stdout until stdin ends.", allow_abbrev=False
     )
     add = options.add_argument

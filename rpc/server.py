@@ -14,7 +14,7 @@ import anyio.abc
 from ..store.ids import check_project_id
 from ..tools.host import Host
 from .asking import asker
-from .connection import Connection, Methods
+from .connection import Connection, Methods, queues_of
 from .editor import EditorMethods
 from .framing import Deframer
 from .kernel_door import KernelDoor
@@ -102,7 +102,7 @@ class Server:
             mcp=McpMethods(host, subscriptions, McpLog(outgoing)).table(),
             mcp_stateless=StatelessMethods(host, Tasks(host)).table(),
             editor=EditorMethods(plain, self._stop, self._watch_process),
-            urgent=frozenset(name for name, method in host.methods.items() if method.ahead) | {"initialize"},
+            queues={**queues_of(host.methods), "initialize": "urgent"},
         )
 
     async def run(self) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import logging
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
+
+from ..store.errors import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
 
     from ..tools.host import Host
     from .outgoing import Outgoing
+
+logger = logging.getLogger(__name__)
 
 OUTPUT_CHARS = 64 * 1024
 """Output text in one notification at most; `next` says where the rest begins."""
@@ -32,6 +37,11 @@ class News(msgspec.Struct, frozen=True):
     project_id: str
     id: str
     kind: str
+
+    @property
+    def is_of_job(self) -> bool:
+        """Whether it is about a job."""
+        return self.kind not in _KINDS.values()
 
     @property
     def uri(self) -> str:
@@ -93,7 +103,7 @@ class Subscriptions:
         """Send `exec/update` and `exec/output` from now on (plain)."""
         if not self._following_jobs:
             self._following_jobs = True
-            self._tasks.start_soon(self._follow_jobs)
+            self._tasks.start_soon(self._until_fault, self._follow_jobs)
 
     def subscribe(self, uri: str) -> None:
         """Send `notifications/resources/updated` for this resource (MCP, handshake era)."""
@@ -108,7 +118,17 @@ class Subscriptions:
         """Send `notifications/resources/list_changed` from now on (MCP, handshake era)."""
         if not self._following_resources:
             self._following_resources = True
-            self._tasks.start_soon(self._follow_resources)
+            self._tasks.start_soon(self._until_fault, self._follow_resources)
+
+    async def _until_fault(self, follow: Callable[[], Awaitable[None]]) -> None:
+        """Follow news; what goes wrong ends that and nothing else, until somebody subscribes again."""
+        try:
+            await follow()
+        except Exception:
+            logger.exception("a subscription has ended")
+        finally:
+            self._following_jobs &= follow != self._follow_jobs
+            self._following_resources &= follow != self._follow_resources
 
     async def _follow_resources(self) -> None:
         async with news_of(self._host) as news:
@@ -125,8 +145,9 @@ class Subscriptions:
             async for items in news:
                 for item in items:
                     await self._ready()
-                    if item.id not in self._over:
-                        await self._tell(item)
+                    if item.is_of_job and item.id not in self._over:
+                        with suppress(NotFound):  # forgotten meanwhile
+                            await self._tell(item)
 
     async def _tell(self, item: News) -> None:
         """Tell of a job: its output first, so that word of its end has all of it behind it."""

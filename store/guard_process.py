@@ -20,6 +20,7 @@ PROGRAM = Path(__file__).with_name("guard_worker.py")
 REAP_S = 0.4  # freeing a gigabyte takes the kernel a while
 _CHUNK = 1 << 16
 _HEADER = 8
+_NUMBERS = 1 << 32
 
 
 class WorkerLost(Exception):
@@ -46,9 +47,9 @@ class Head(msgspec.Struct, frozen=True):
 _decode_head = msgspec.json.Decoder(Head).decode
 
 
-def frame(head: bytes) -> bytes:
-    """A frame without a body."""
-    return len(head).to_bytes(4, "little") + bytes(4) + head
+def frame(number: int, request: bytes = b"") -> bytes:
+    """A request under its number, or without one the cancel of that number."""
+    return len(request).to_bytes(4, "little") + (number % _NUMBERS).to_bytes(4, "little") + request
 
 
 def _spawned(python: str, theirs: socket.socket) -> subprocess.Popen[bytes]:
@@ -77,12 +78,12 @@ class WorkerProcess:
             theirs.close()
         self._pidfd = os.pidfd_open(self._process.pid)
         self._inbox = bytearray(_CHUNK)
-        self._filled = 0
+        self._taken = self._filled = 0
+        self._unsent = memoryview(b"")
         self._ended = False
-        self.asked = False
         self.engine = ""
         with contextlib.suppress(OSError):  # it has ended already, as its first answer will show
-            self._socket.send(frame(config))
+            self._socket.send(frame(0, config))
         self._socket.setblocking(False)
 
     @property
@@ -94,69 +95,87 @@ class WorkerProcess:
         """Whether it has not ended; one that has is reaped by asking."""
         return self._process.poll() is None
 
+    def gone(self) -> bool:
+        """Whether nothing is left of it: neither a process to be reaped nor a descriptor."""
+        return self._ended and not self.alive()
+
     async def ready(self) -> None:
         """Wait until it has opened its file. Raises `WorkerLost`."""
-        if not self.engine:
-            self.engine = (await self.receive())[0].engine
+        self.engine = (await self.receive())[0].engine
 
-    async def ask(self, request: bytes) -> tuple[Head, bytes]:
-        """Send a request and await its answer. Raises `WorkerLost`."""
-        await self._send(frame(request))
-        self.asked = True
-        return await self.receive()
+    @property
+    def sending(self) -> bool:
+        """Whether a part of a request is still to be flushed; nothing else may be sent before."""
+        return bool(self._unsent)
 
-    def take_back(self, query: int) -> None:
-        """Tell it that nobody awaits this query any more; it still answers."""
-        try:
-            self._socket.send(frame(b'{"cancel":%d}' % query))
-        except OSError:
-            return  # it has ended, or will be killed for not answering
-
-    async def _send(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
+    def send(self, number: int, request: bytes = b"") -> None:
+        """Send a request, or take the one of that number back: it is answered all the same."""
+        data = memoryview(frame(number, request))
+        with contextlib.suppress(OSError):  # it has ended, as the next answer will show
             try:
-                view = view[self._socket.send(view) :]
+                self._unsent = data[self._socket.send(data) :]
             except BlockingIOError:
-                await anyio.wait_writable(self._socket)
+                self._unsent = data
+
+    async def flush(self) -> None:
+        """Send what a large request has left. Raises `WorkerLost`."""
+        while self._unsent:
+            await anyio.wait_writable(self._socket)
+            try:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+            except BlockingIOError:
+                continue
             except OSError as error:
                 raise WorkerLost from error
 
     async def receive(self) -> tuple[Head, bytes]:
-        """The next answer; may be called again when it was cancelled. Raises `WorkerLost`."""
-        while True:
+        """The next answer, in the order of the requests; cancelling loses none. Raises `WorkerLost`."""
+        while (answer := self.arrived()) is None:
             await anyio.wait_readable(self._socket)
-            if (answer := self._take()) is not None:
-                self.asked = False
-                return answer
+            self._fill()
+        return answer
 
-    def _take(self) -> tuple[Head, bytes] | None:
+    def _fill(self) -> None:
+        if self._filled == len(self._inbox):
+            self._make_room()
         with memoryview(self._inbox) as view:
             try:
                 count = self._socket.recv_into(view[self._filled :])
             except BlockingIOError:
-                return None
+                return
             except OSError as error:
                 raise WorkerLost from error
         if not count:
             raise WorkerLost
         self._filled += count
-        if self._filled < _HEADER:
-            return None
-        body = _HEADER + int.from_bytes(self._inbox[:4], "little")
-        end = body + int.from_bytes(self._inbox[4:_HEADER], "little")
-        if self._filled < end:
-            if end > len(self._inbox):
-                self._inbox.extend(bytes(end - len(self._inbox)))
-            return None
-        return self._split(body, end)
 
-    def _split(self, body: int, end: int) -> tuple[Head, bytes]:
+    def _make_room(self) -> None:
+        """Move what is left of the answers to the front, and make room for one that is larger than that."""
+        rest = self._inbox[self._taken : self._filled]
+        _, end = self._bounds(rest)
+        self._inbox = rest + bytes(max(_CHUNK, end) - len(rest))
+        self._taken, self._filled = 0, len(rest)
+
+    def _bounds(self, answer: bytearray) -> tuple[int, int]:
+        """Where the body of an answer begins and ends."""
+        body = _HEADER + int.from_bytes(answer[:4], "little")
+        return body, body + int.from_bytes(answer[4:_HEADER], "little")
+
+    def arrived(self) -> tuple[Head, bytes] | None:
+        """The next answer if it is here already."""
+        start, have = self._taken, self._filled - self._taken
+        if have < _HEADER:
+            return None
+        body, end = self._bounds(self._inbox[start : start + _HEADER])
+        if have < end:
+            return None
         with memoryview(self._inbox) as view:
-            answer = _decode_head(view[_HEADER:body]), bytes(view[body:end])
-        self._filled = 0
-        if end > _CHUNK:
-            self._inbox = bytearray(_CHUNK)
+            answer = _decode_head(view[start + _HEADER : start + body]), bytes(view[start + body : start + end])
+        self._taken += end
+        if self._taken == self._filled:
+            self._taken = self._filled = 0
+            if len(self._inbox) > _CHUNK:
+                self._inbox = bytearray(_CHUNK)
         return answer
 
     @property

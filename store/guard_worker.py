@@ -1,7 +1,7 @@
 """One query worker: a program run by path with `python -I -S`, which answers queries on one file.
 
 It is given a socket as descriptor 0 and nothing else, reads its configuration from it, and answers one request at
-a time. A frame is two 4-byte lengths, a JSON head and a body. Standard library only: it imports nothing of the
+a time. An answer is two 4-byte lengths, a JSON head and a body. Standard library only: it imports nothing of the
 server, and the server never imports it. What a statement may do is the policy's, and anything else is denied and
 recorded (design section "The query guard"). What an outcome means is for the server to say: it is told SQLite's
 name of the error, or one of ours.
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 MESSAGE_CHARS = 500  # a message may quote the statement
 M_TRIM_THRESHOLD, M_TOP_PAD = -1, -2  # of glibc
+HEADER = 8
 # After any other error the connection is opened anew.
 HARMLESS = {f"SQLITE_{name}" for name in ("ERROR", "AUTH", "INTERRUPT", "TOOBIG", "MISMATCH", "RANGE", "BUSY")}
 
@@ -44,40 +45,53 @@ encode_head = json.JSONEncoder(separators=(",", ":"), check_circular=False).enco
 
 
 class Pipe:
-    """Frames over descriptor 0; its end means that the server is gone, and ends this process."""
+    """Requests and answers over descriptor 0; its end means that the server is gone, and ends this process.
+
+    A request is its length, its number and its JSON; one that is empty takes the request of that number back.
+    """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._requests: dict[int, bytes] = {}
+        self._number = 0
+        self._taken_back = False
         self._poll = select.poll()
         self._poll.register(0, select.POLLIN)
 
     def receive(self) -> Json:
-        while (frame := self._next()) is None:
+        """The next request; an empty one was taken back."""
+        while not self._requests:
             self._read()
-        return frame
+        self._number, self._taken_back = next(iter(self._requests)), False
+        request = self._requests.pop(self._number)
+        return json.loads(request) if request else {}
 
     def _read(self) -> None:
         chunk = os.read(0, 1 << 16)
         if not chunk:
             os._exit(0)
         self._buffer += chunk
+        start, size = 0, len(self._buffer)
+        while size - start >= HEADER:
+            end = start + HEADER + int.from_bytes(self._buffer[start : start + 4], "little")
+            if end > size:
+                break
+            number = int.from_bytes(self._buffer[start + 4 : start + HEADER], "little")
+            self._arrived(number, bytes(self._buffer[start + HEADER : end]))
+            start = end
+        del self._buffer[:start]
 
-    def _next(self) -> Json | None:
-        end = 8 + int.from_bytes(self._buffer[:4], "little")
-        if len(self._buffer) < max(8, end):
-            return None
-        frame: Json = json.loads(self._buffer[8:end].decode())
-        del self._buffer[:end]
-        return frame
+    def _arrived(self, number: int, request: bytes) -> None:
+        if request or number in self._requests:
+            self._requests[number] = request
+        elif number == self._number:
+            self._taken_back = True
 
-    def cancelled(self, query: int) -> bool:
-        """Whether the server has taken this query back; whatever else comes meanwhile is an older cancel."""
+    def cancelled(self) -> bool:
+        """Whether the server has taken the last request back."""
         while self._poll.poll(0):
             self._read()
-            while (frame := self._next()) is not None:
-                if frame.get("cancel") == query:
-                    return True
-        return False
+        return self._taken_back
 
     def send(self, head: Json, body: bytes = b"") -> None:
         encoded = encode_head(head).encode()
@@ -157,10 +171,11 @@ def serve(pipe: Pipe) -> None:
     pipe.send({"engine": sqlite3.sqlite_version})
     while True:
         request = pipe.receive()
-        if "cancel" in request:
+        if not request:
+            pipe.send({"name": "cancelled"})
             continue
         start = time.monotonic()
-        guard.begin(request["id"], request["timeout_s"], request["session"])
+        guard.begin(request["timeout_s"], request["session"])
         head, body = outcome(database, request, guard)
         head["elapsed_ms"] = round((time.monotonic() - start) * 1000, 3)
         pipe.send(head, body)

@@ -52,11 +52,11 @@ class Stopped(Exception):
 class Guard:
     """The authorizer and the progress handler of the connection, and what they recorded of the running query."""
 
-    def __init__(self, policy: Json, cancelled: Callable[[int], bool]) -> None:
+    def __init__(self, policy: Json, cancelled: Callable[[], bool]) -> None:
         self._cancelled = cancelled
         self._functions = frozenset(policy["functions"])
         self._pragmas = frozenset(policy["pragmas"])
-        self._query, self._look, self._deadline = 0, 0.0, 0.0
+        self._look, self._deadline = 0.0, 0.0
         self._cpu = 0
         self.own = False  # a statement of ours is running: BEGIN, ROLLBACK, PRAGMA schema_version
         self.forbidden: frozenset[str] = frozenset()
@@ -64,9 +64,9 @@ class Guard:
         self.denial: tuple[str, str, str] | None = None
         self.stopped: str | None = None
 
-    def begin(self, query: int, timeout: float, session: str | None) -> None:
+    def begin(self, timeout: float, session: str | None) -> None:
         now = time.monotonic()
-        self._query, self._look, self._deadline = query, now + LOOK_EVERY_S, now + timeout
+        self._look, self._deadline = now + LOOK_EVERY_S, now + timeout
         self.session, self.denial, self.stopped = session, None, None
         cpu = math.ceil(time.process_time() + timeout) + 1
         if cpu != self._cpu:  # ends a single long opcode even if the server is itself stopped
@@ -101,7 +101,7 @@ class Guard:
                 self.stopped = "timeout"
             elif now >= self._look:
                 self._look = now + LOOK_EVERY_S
-                if self._cancelled(self._query):
+                if self._cancelled():
                     self.stopped = "cancelled"
         return self.stopped is not None
 

@@ -51,6 +51,7 @@ class QuerySchemaTool(Tool[QuerySchemaParams, dict[str, Any]]):
         "references and estimated row counts."
     )
     bare_when_empty = True
+    apart = True
     go_on = "query: SELECT name, sql FROM sqlite_schema LIMIT … OFFSET …"
 
     def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -126,6 +127,7 @@ class ReadOnlyQueryTool(Tool[QueryParams, Any]):
         "answer is truncated, go on with LIMIT/OFFSET in the SQL."
     )
 
+    apart = True
     go_on = "LIMIT and OFFSET in the SQL"
 
     def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:

@@ -38,6 +38,8 @@ class Method(Generic[P, R]):
     """Takes its turn among calls that share its resource keys; a stop and a mere wait do not."""
     ahead: ClassVar[bool] = False
     """Served before queued calls, and never held up by one that has not started."""
+    apart: ClassVar[bool] = False
+    """Served by processes that have a queue of their own, so that however many there are, no other call waits."""
 
     params_type: ClassVar[type[msgspec.Struct]]
     result_type: ClassVar[Any]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # Keys the older SDK sends with every call: accepted where a method does not declare them, never widening anything.
 COMPATIBILITY_KEYS = frozenset({"scope", "origin", "source", "producing_cell_id", "execution_cell_id"})
 
+_encode = msgspec.json.Encoder().encode
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
 MAX_SHOWN_KEY = 64
 MAX_SHOWN_MESSAGE = 300
@@ -92,6 +93,8 @@ def _named(given: Mapping[Any, Any], signature: Signature) -> Arguments:
     extra: dict[str, Any] = {}
     issues: list[Issue] = []
     for key, value in given.items():
+        if len(issues) >= MAX_ISSUES:  # a million unknown keys cost no more than sixteen
+            break
         name = snake_case(key) if isinstance(key, str) and key not in signature.fields else key
         if name in named or (name != key and name in given):
             issues.append(Issue(f"$.{shown(key)}", f"{name} is given twice"))
@@ -99,7 +102,7 @@ def _named(given: Mapping[Any, Any], signature: Signature) -> Arguments:
             named[name] = value
         elif name in COMPATIBILITY_KEYS:
             extra[name] = value
-        elif len(issues) < MAX_ISSUES:  # a million unknown keys cost no more than sixteen
+        else:
             issues.append(Issue(f"$.{shown(key)}", _unknown(name, signature)))
     return Arguments(_without_null(named, signature), extra, issues)
 
@@ -183,7 +186,19 @@ def _bad_key(value: Mapping[str, Any], expected: Any) -> str:
 def _text_issues(arguments: Arguments) -> list[Issue]:
     """Text that UTF-8 cannot hold: Python has such strings, JSON and everything behind us has not."""
     given = arguments.named | arguments.extra
-    return [Issue(path, "has a lone surrogate") for name in given for path in _unencodable(given[name], f"$.{name}")]
+    suspect = [name for name in given if not _is_encodable(given[name])]
+    return [Issue(path, "has a lone surrogate") for name in suspect for path in _unencodable(given[name], f"$.{name}")]
+
+
+def _is_encodable(value: Any) -> bool:
+    """A quick look; False where a closer one is needed."""
+    if not isinstance(value, dict | list | tuple):
+        return not isinstance(value, str) or value.isascii()
+    try:
+        _encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return False
+    return True
 
 
 def _unencodable(value: Any, path: str) -> Iterator[str]:

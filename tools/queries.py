@@ -57,8 +57,7 @@ class Queries:
         if call.budget is not None:
             options |= {"cut": True, "max_bytes": int(call.budget * BUDGET_SHARE)}
         async with self._reader(call.caller, params.database) as reader:
-            with call.aside():
-                answer = await reader.fetch(params.sql, params.params, form=form, **options)
+            answer = await reader.fetch(params.sql, params.params, form=form, **options)
         rows: Any = msgspec.Raw(answer.body) if call.encoded else msgspec.json.decode(answer.body)
         if form == "records":
             return rows

@@ -112,20 +112,22 @@ class Peer:
 
     def pipelined(self, name: str, arguments: Any, times: int = 1000) -> float:
         """The time of `times` requests written at once until the last reply is read."""
-        burst = b"".join(self.request(name, arguments) for _ in range(times))
-        writing = threading.Thread(target=self._write, args=(burst,))
-        started = time.perf_counter()
-        writing.start()
-        self._receive(times)
-        elapsed = time.perf_counter() - started
-        writing.join()
-        return elapsed
+        return self._burst(name, arguments, times)[0]
 
     def works(self, name: str, arguments: Any, times: int) -> bool:
         """Whether each of that many calls, pipelined, is answered with a result."""
-        self._write(b"".join(self.request(name, arguments) for _ in range(times)))
-        replies = [json.loads(body) for body in self._speech.bodies(self._receive(times))]
+        replies = [json.loads(body) for body in self._speech.bodies(self._burst(name, arguments, times)[1])]
         return all("result" in reply and not _failed(reply["result"]) for reply in replies)
+
+    def _burst(self, name: str, arguments: Any, times: int) -> tuple[float, bytes]:
+        burst = b"".join(self.request(name, arguments) for _ in range(times))
+        writing = threading.Thread(target=self._write, args=(burst,))  # neither side waits for the other to read
+        started = time.perf_counter()
+        writing.start()
+        replies = self._receive(times)
+        elapsed = time.perf_counter() - started
+        writing.join()
+        return elapsed, replies
 
     def close(self) -> None:
         """End of input; a server that does not end by itself is killed."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-HANDSHAKE = {
+HANDSHAKE: dict[str, Any] = {
     "protocolVersion": "2025-11-25",
     "capabilities": {"elicitation": {}},
     "clientInfo": {"name": "t", "version": "1"},
 }
-STATELESS = {
+STATELESS: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {
         "elicitation": {},
@@ -89,10 +89,14 @@ def _messages() -> list[dict[str, Any]]:
         ("tools/call", {"name": name, "arguments": arguments, "_meta": STATELESS}) for name, arguments in TOOLS.items()
     ]
     calls.append(("initialize", {"processId": None, "rootUri": None, "capabilities": {}, "workDoneToken": 1}))
-    requests = [{"jsonrpc": "2.0", "id": "x", "method": method, "params": params} for method, params in calls]
-    positional = [message | {"params": [*message["params"].values()]} for message in requests]
     told = [{"jsonrpc": "2.0", "method": method, "params": params} for method, params in NOTIFICATIONS.items()]
-    return requests + positional + told
+    named = [_request(method, params) for method, params in calls]
+    positional = [_request(method, [*params.values()]) for method, params in calls]
+    return named + positional + told
+
+
+def _request(method: str, params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": "x", "method": method, "params": params}
 
 
 MESSAGES: list[dict[str, Any]] = _messages()

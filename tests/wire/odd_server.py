@@ -85,13 +85,13 @@ class OddServer(Server):
         return subprocess.Popen(command, close_fds=False, start_new_session=True).pid
 
     async def hold(self, _incoming: Incoming, until: str, **_more: Any) -> str:
-        while not self._is_there(until):
+        while not self._is_there(until):  # noqa: ASYNC110 (a file is nobody's event)
             await anyio.sleep(0.01)
         return until
 
     async def wait(self, incoming: Incoming, until: str, **_more: Any) -> str:
         with incoming.waiting():
-            while not self._is_there(until) and not self.host.ending.is_set():
+            while not self._is_there(until) and not self.host.ending.is_set():  # noqa: ASYNC110 (likewise)
                 await anyio.sleep(0.01)
         return until
 

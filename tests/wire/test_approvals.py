@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .conftest import Peer, Spawn
 
 CODE = "print('ran')"
-STATELESS = {
+STATELESS: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
 }

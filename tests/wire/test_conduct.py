@@ -124,6 +124,7 @@ async def test_a_second_server_on_the_folder_sees_the_firsts_job_and_leaves_it_a
         assert job["status"] == "running"
         assert (await second.error("exec_interrupt", [job["exec_id"]]))["data"]["kind"] == "closed"
         assert (await first.result("exec_peek", [job["exec_id"]]))["status"] == "running"
+        await first.end()
 
 
 async def test_a_server_whose_output_is_closed_ends_quietly(tmp_path: Path) -> None:

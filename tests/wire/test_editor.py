@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from .conftest import Peer, Spawn
 
-INITIALIZE = {"processId": None, "rootUri": None, "capabilities": {}}
+INITIALIZE: dict[str, Any] = {"processId": None, "rootUri": None, "capabilities": {}}
 
 
 async def open_editor(peer: Peer, **changed: Any) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from cellhost.rpc.load import MAX_WAITS
 
-from .conftest import ODD, line_of
+from .raw_peer import ODD, line_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .conftest import RawPeer, RawSpawn
+    from .conftest import RawSpawn
+    from .raw_peer import RawPeer
 
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
 HANDSHAKE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
@@ -58,8 +59,20 @@ def test_row_8_handlers_that_do_not_return_hold_up_neither_the_reader_nor_other_
         for number in range(60):
             peer.send("odd/hold", ["go"], id=number)
         assert peer.call("query", ["SELECT 1 AS a"])["result"] == [{"a": 1}]
-        assert peer.call("write_file", ["go", ""])["result"]["bytes"] == 0
+        assert peer.call("write_file", ["a.txt", "x"])["result"]["bytes"] == 1
+        (tmp_path / "workspace" / "go").touch()
         assert set(answers(peer, 60)) == set(range(60))
+
+
+def test_row_8_news_of_other_things_than_jobs_do_not_end_a_subscription_to_jobs(raw: RawSpawn) -> None:
+    with raw("--allow", "exec_background") as peer:
+        peer.call("subscribe", {"events": ["exec"]})
+        peer.call("frame_new", {"kind": "turn"})
+        peer.call("write_file", ["a.txt", "x"])
+        peer.call("save_artifact", ["a.txt"])
+        peer.send("exec_background", ["print(1)"], id="job")
+        while (message := peer.message()).get("params", {}).get("status") != "done":
+            assert message.get("method") != "exec/update" or message["params"]["exec_id"].startswith("exec-")
 
 
 def test_row_9_a_result_that_is_no_json_is_an_error_and_its_batch_keeps_the_others(raw: RawSpawn) -> None:
@@ -67,7 +80,9 @@ def test_row_9_a_result_that_is_no_json_is_an_error_and_its_batch_keeps_the_othe
         for what in ODD_VALUES:
             error = peer.call("odd/value", [what])["error"]
             assert (error["code"], error["data"]["kind"]) == (-32603, "internal")
-        batch = [{"jsonrpc": "2.0", "id": what, "method": "odd/value", "params": [what]} for what in ODD_VALUES]
+        batch: list[Any] = [
+            {"jsonrpc": "2.0", "id": what, "method": "odd/value", "params": [what]} for what in ODD_VALUES
+        ]
         batch.append({"jsonrpc": "2.0", "id": "good", "method": "odd/echo", "params": {"a": 1}})
         peer.write(json.dumps(batch).encode() + b"\n")
         items = {item["id"]: item for item in peer.message()}
@@ -124,6 +139,20 @@ def test_row_10_what_is_urgent_goes_ahead_when_every_worker_is_busy(raw: RawSpaw
         assert set(answers(peer, 101)) == {*range(100), "queued"}
 
 
+def test_row_10_an_answer_to_us_is_read_when_every_worker_is_busy(raw: RawSpawn, tmp_path: Path) -> None:
+    with raw(command=ODD) as peer:
+        peer.call("subscribe", {"events": ["permission"]})
+        peer.send("exec_background", ["print(1)"], id="job")
+        question = peer.message()
+        for number in range(100):
+            peer.send("odd/hold", ["go"], id=number)
+        allow = {"jsonrpc": "2.0", "id": question["id"], "result": {"decision": "allow"}}
+        peer.write(json.dumps(allow).encode() + b"\n")
+        assert peer.message()["result"]["exec_id"]
+        (tmp_path / "workspace" / "go").touch()
+        assert set(answers(peer, 100)) == set(range(100))
+
+
 def test_row_10_calls_that_only_wait_hold_no_worker_and_are_bounded(raw: RawSpawn, tmp_path: Path) -> None:
     with raw(command=ODD) as peer:
         for number in range(MAX_WAITS):
@@ -169,10 +198,12 @@ def test_row_11_a_call_cancelled_before_its_turn_changes_nothing(raw: RawSpawn, 
 
 def test_row_11_cancelling_what_is_not_in_flight_does_nothing(raw: RawSpawn) -> None:
     with raw() as peer:
-        for id_ in (1, "x", None, [], {}, 1.5, True, 2**70):
+        ids: list[Any] = [1, "x", None, [], {}, 1.5, True, 2**70]
+        for id_ in ids:
             peer.send("$/cancelRequest", {"id": id_})
             peer.send("notifications/cancelled", {"requestId": id_, "reason": "x"})
-        for params in ([], ["x"], {}, None):
+        odd_params: list[Any] = [[], ["x"], {}, None]
+        for params in odd_params:
             peer.send("$/cancelRequest", params)
         assert peer.call("exec_list")["result"] == []
 

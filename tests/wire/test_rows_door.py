@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from .conftest import RawPeer, RawSpawn
+    from .conftest import RawSpawn
+    from .raw_peer import RawPeer
 
 ATTACHED = """
 import json, socket
@@ -39,7 +40,8 @@ for data in (b"", b"x\\n", b"{}\\n", b"[" * 300 + b"\\n", line("attach", []), li
 """,
     "sends no requests": """
 s = attached()
-s.sendall(b"nonsense\\n" + b'"\\xff"\\n' + b"[1, {}, []]\\n" + b"Content-Length: x\\r\\n\\r\\n" + b'{"id": 1, "result": 2}\\n')
+s.sendall(b"nonsense\\n" + b'"\\xff"\\n' + b"[1, {}, []]\\n" + b"Content-Length: x\\r\\n\\r\\n")
+s.sendall(b'{"id": 1, "result": 2}\\n')
 s.sendall(line("ping", [], 2) + line("permission_set", ["global", "*", "*", "allow"], 3))
 answers = s.makefile("rb")
 seen = [json.loads(answers.readline()) for _ in range(6)]

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .conftest import CELLHOST, ODD, WITHIN_S, line_of
+from .raw_peer import CELLHOST, ODD, WITHIN_S, line_of
 
 if TYPE_CHECKING:
-    from .conftest import RawPeer, RawSpawn
+    from .conftest import RawSpawn
+    from .raw_peer import RawPeer
 
 SIGNALLED_S = 1.9
 """A signal's 1.5 s, and what a busy machine takes to start and reap processes; SIGKILL would come after 2 s."""
@@ -136,10 +137,12 @@ def test_row_15_a_signal_while_nobody_reads_ends_the_server_all_the_same(raw: Ra
         assert time.monotonic() - started < SIGNALLED_S
 
 
-def test_row_15_a_signal_during_the_drain_after_the_end_of_input_shortens_it(raw: RawSpawn) -> None:
+@pytest.mark.parametrize("undone", ["a call", "the writing"])
+def test_row_15_a_signal_during_the_drain_after_the_end_of_input_shortens_it(raw: RawSpawn, undone: str) -> None:
     with raw(command=ODD) as peer:
         peer.write(b"".join(line_of("odd/echo", {"text": "x" * MIB}, id=number) for number in range(8)))
-        peer.send("odd/hold", ["never"], id="never")
+        if undone == "a call":
+            peer.send("odd/hold", ["never"], id="never")
         peer.close_input()
         with pytest.raises(subprocess.TimeoutExpired):
             peer.process.wait(1)
@@ -184,6 +187,18 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+@pytest.mark.parametrize("process_id", [2**22 + 1, 2**40, 2**70])
+def test_row_15_a_process_that_cannot_be_there_ends_an_editors_server_as_one_that_has_gone(
+    raw: RawSpawn, process_id: int
+) -> None:
+    with raw(stderr=subprocess.PIPE) as peer:
+        peer.send("initialize", {"processId": process_id, "rootUri": None, "capabilities": {}}, id=1)
+        assert peer.rest()
+        assert peer.process.wait(WITHIN_S) == 0
+        assert peer.process.stderr is not None
+        assert peer.process.stderr.read() == b""
 
 
 def test_row_16_a_closed_stdout_ends_the_server_and_its_job_with_one_line_of_log(raw: RawSpawn) -> None:

@@ -9,12 +9,13 @@ import pytest
 
 from cellhost.rpc.framing import MAX_FRAME, encode
 
-from .conftest import line_of
+from .raw_peer import line_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .conftest import RawPeer, RawSpawn
+    from .conftest import RawSpawn
+    from .raw_peer import RawPeer
 
 HANDSHAKE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 WRITE = b'{"jsonrpc":"2.0","id":1,"method":"write_file","params":["a.txt",%b]}\n'
@@ -113,6 +114,29 @@ def test_row_4_memory_is_bounded_whatever_the_length(raw: RawSpawn, head: bytes)
         assert peer.peak_memory() - idle < 4 * MAX_FRAME
 
 
+@pytest.mark.slow
+def test_row_4_a_frame_within_the_cap_may_hold_whatever_takes_most_memory_and_time(raw: RawSpawn) -> None:
+    def filled(start: bytes, unit: bytes, end: bytes) -> bytes:
+        start = b'{"jsonrpc":"2.0","id":1,"method":' + start
+        return start + b",".join([unit] * ((MAX_FRAME - len(start) - len(end)) // (len(unit) + 1))) + end
+
+    keys = b",".join(b'"aKey%d":1' % number for number in range(900_000))
+    frames = {
+        filled(b'"query","params":["SELECT 1",[', b"[]", b"]]}"): -32602,
+        filled(b'"query","params":[', b"{}", b"]}"): -32602,
+        filled(b'"tools/call","params":{"name":[', b"{}", b"]}}"): -32602,
+        b'{"jsonrpc":"2.0","id":1,"method":"query","params":{%b}}' % keys: -32602,
+        b'{"jsonrpc":"2.0","id":1,"method":"%b"}' % (b"m" * (MAX_FRAME - 100)): -32601,
+    }
+    with raw() as peer:
+        for frame, code in frames.items():
+            peer.write(frame + b"\n")
+            refused = peer.message()
+            assert (refused["id"], refused["error"]["code"]) == (1, code)
+            assert len(json.dumps(refused)) < 5_000
+        assert peer.call("exec_list")["result"] == []
+
+
 IDS = ["0", "-0", "-7", "9007199254740993", "1" + "0" * 400, '""', '"0"', r'" \u0000\ud83d\ude00"']
 
 
@@ -148,6 +172,19 @@ def test_row_5_an_mcp_peer_gets_no_id_with_the_error_of_a_second_request_of_one_
         assert "id" not in refused
         assert (refused["error"]["code"], refused["error"]["data"]["id"]) == (-32600, "same")
         call_tool(peer, "exec_interrupt", {"exec_id": exec_id}, until="same")
+
+
+def test_row_5_what_is_no_request_does_not_settle_the_call_whose_id_it_has(raw: RawSpawn) -> None:
+    with raw("--allow", "exec_background") as peer:
+        exec_id = peer.call("exec_background", ["import time; time.sleep(600)"])["result"]["exec_id"]
+        peer.send("exec_wait", [exec_id], id="same")
+        peer.write(b'{"id":"same"}\n')
+        peer.write(padded(MAX_FRAME + 1, "same") + b"\n")
+        for _ in range(2):
+            refused = peer.message()
+            assert (refused["id"], refused["error"]["code"], refused["error"]["data"]["id"]) == (None, -32600, "same")
+        peer.send("$/cancelRequest", {"id": "same"})
+        assert peer.message()["id"] == "same"
 
 
 def call_tool(peer: RawPeer, name: str, arguments: Any, until: Any = "tool") -> Any:

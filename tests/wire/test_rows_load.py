@@ -8,14 +8,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from cellhost.rpc.load import MAX_BYTES
 from cellhost.rpc.server import MAX_UNSENT
 from cellhost.rpc.workers import ACTIVE
 
-from .conftest import ODD, line_of
+from .raw_peer import ODD, line_of
 
 if TYPE_CHECKING:
-    from .conftest import RawPeer, RawSpawn
+    from .conftest import RawSpawn
+    from .raw_peer import RawPeer
 
 MIB = 2**20
 BIG = "x" * (8 * MIB)
@@ -169,8 +172,9 @@ def processor_time(peer: RawPeer) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+@pytest.mark.slow
 def test_row_13_a_job_that_floods_goes_on_while_its_subscriber_does_not_read(raw: RawSpawn, tmp_path: Path) -> None:
-    lines = 600_000
+    lines = 400_000
     code = f"for n in range({lines}):\n    print(n, 'x' * 200)\nopen('ended', 'w').close()"
     with raw("--allow", "exec_background") as peer:
         assert peer.call("subscribe", {"events": ["exec"]})["result"]
@@ -181,7 +185,8 @@ def test_row_13_a_job_that_floods_goes_on_while_its_subscriber_does_not_read(raw
             assert time.monotonic() < deadline
             assert peer.process.poll() is None
         assert peer.peak_memory() - idle < 2 * MAX_UNSENT + ROOM
-        text, since, exec_id, status = [], "0", "", ""
+        text: list[str] = []
+        since, exec_id, status = "0", "", ""
         while status != "done":
             message = peer.message()
             params = message.get("params", {})

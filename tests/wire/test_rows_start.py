@@ -1,4 +1,4 @@
-"""Conduct of the whole server, rows 1, 2, 18 and 19: whatever its descriptors are, every byte on the wire is a frame."""
+"""Conduct of the whole server, rows 1, 2, 18 and 19: whatever its descriptors are, the wire has frames only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .conftest import CELLHOST, ODD, RawPeer, line_of
+from .raw_peer import CELLHOST, ODD, RawPeer, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -77,7 +77,8 @@ def test_row_1_the_flags_of_inherited_descriptions_stay_as_they_are(tmp_path: Pa
     log_read, log_write = os.pipe()
     with closing(ours), closing(theirs):
         before = [fcntl.fcntl(fd, fcntl.F_GETFL) for fd in (theirs.fileno(), log_write)]
-        with subprocess.Popen(command(tmp_path), stdin=theirs, stdout=theirs, stderr=log_write) as process:
+        fd = theirs.fileno()
+        with subprocess.Popen(command(tmp_path), stdin=fd, stdout=fd, stderr=log_write) as process:
             ours.sendall(PING)
             ours.settimeout(LIMIT)
             assert ours.recv(4096)
@@ -168,6 +169,9 @@ def test_row_18_a_flood_of_log_with_nobody_draining_stderr_delays_no_answer(raw:
         (["--log-file", "/absent/folder/log"], "--log-file"),
         (["--record", "/absent/folder/record"], "--record"),
         (["--workspace", "/dev/null"], "--workspace"),
+        (["--no-such-option"], "--help"),
+        (["--log-level", "loud"], "--log-level"),
+        (["--frame", "f-000000000000"], "frame"),
     ],
 )
 def test_row_19_a_start_that_fails_says_in_one_line_what_to_do(
