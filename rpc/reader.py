@@ -9,7 +9,6 @@ Nothing is read ahead: who stops asking stops the peer. The end of input, orderl
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import stat
@@ -20,6 +19,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
+from ..store.watch import Watch
 from .descriptor import Source, open_source, widen
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ class Reader:
         self._size = _FIRST
         self._more = False
         self._chunk: bytes | None = None
-        self._arrived = anyio.Event()
-        self._wanted = False
-        self._watched = False
+        self._watch = Watch(self._source.fd, self._take)
         self._ended = False
 
     async def __aenter__(self) -> Self:
@@ -63,7 +61,7 @@ class Reader:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._ended = True
-        self._unwatch()
+        self._watch.close()
         if self._own:
             self._own.close()
 
@@ -89,39 +87,12 @@ class Reader:
             await anyio.lowlevel.checkpoint()
             self._take()
         if self._chunk is None:
-            await self._wait()
+            await self._watch.arrival()
         chunk, self._chunk = self._chunk, None
         assert chunk is not None
         self._more = len(chunk) >= _MANY
         self._size = CHUNK if len(chunk) >= _FIRST else _FIRST
         return chunk
-
-    async def _wait(self) -> None:
-        """Have the loop read as soon as there is something.
-
-        It goes on watching the descriptor: to begin and to end that for every chunk takes longer than a chunk does.
-        """
-        self._arrived = anyio.Event()
-        self._wanted = True
-        if not self._watched:
-            self._watched = True
-            asyncio.get_running_loop().add_reader(self._source.fd, self._on_readable)
-        try:
-            await self._arrived.wait()
-        finally:
-            self._wanted = False
-
-    def _on_readable(self) -> None:
-        if not self._wanted:
-            self._unwatch()
-        elif self._take():
-            self._wanted = False
-            self._arrived.set()
-
-    def _unwatch(self) -> None:
-        if self._watched:
-            self._watched = False
-            asyncio.get_running_loop().remove_reader(self._source.fd)
 
     def _take(self) -> bool:
         """Read what there is; whether there was anything, if only the end."""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 import anyio
 import anyio.lowlevel
 
+from ..store.watch import Wakeup
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
@@ -42,7 +44,7 @@ class Workers(Generic[T]):
         self._urgent: deque[T] = deque()
         self._queue: deque[tuple[T, bool]] = deque()  # all others in order of arrival, and whether they are apart
         self._apart: deque[T] = deque()  # those apart whose turn in the queue has come
-        self._idle: list[anyio.Event] = []
+        self._idle: list[Wakeup] = []
         self._active = 0
         self._active_apart = 0
         self._coming = False
@@ -135,7 +137,7 @@ class Workers(Generic[T]):
         self._active -= 1
         if len(self._idle) >= ACTIVE:
             return False
-        called = anyio.Event()
+        called = Wakeup()
         self._idle.append(called)
         await called.wait()
         self._coming = False

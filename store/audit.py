@@ -25,9 +25,7 @@ class Audit:
     def add_calls(self, calls: Iterable[HostCall]) -> None:
         """Keeps the calls in one commit, durable on return: all of them or none."""
         with self._database.transaction():
-            for call in calls:
-                preview = call.args_preview[:MOST_PREVIEW]
-                self._database.insert(msgspec.structs.replace(call, args_preview=preview))
+            self._database.insert_many([_bounded(call) for call in calls])
 
     def list(
         self, *, tool: str | None = None, since: int | None = None, denied: bool = False, limit: int = 100
@@ -42,3 +40,9 @@ class Audit:
             conditions.append("error_kind IN ('permission', 'denied')")
         rest = f"WHERE {' AND '.join(conditions)} ORDER BY call_id DESC LIMIT ?"
         return self._database.select(HostCall, rest, [*values, limit])
+
+
+def _bounded(call: HostCall) -> HostCall:
+    if len(call.args_preview) <= MOST_PREVIEW:
+        return call
+    return msgspec.structs.replace(call, args_preview=call.args_preview[:MOST_PREVIEW])

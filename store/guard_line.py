@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from contextlib import suppress
 from math import inf
@@ -9,9 +10,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from .guard_process import WorkerLost
+from .guard_process import WorkerLost, frame
+from .watch import Wakeup, Watch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from .errors import HostError
     from .guard_process import Head, WorkerProcess
 
@@ -20,6 +24,7 @@ CANCEL_GRACE_S = 0.1
 AHEAD = 8
 LIGHT_BYTES = 4096  # a line of those fits into the socket, whatever the worker does
 QUICK_S = 0.02  # those behind wait no longer for one that was to be quick
+_MEMORY = ("SQLITE_NOMEM", "SQLITE_IOERR_NOMEM")
 
 
 class Asked:
@@ -35,7 +40,7 @@ class Asked:
         self.taken_back = False
         self.answer: tuple[Head, bytes] | None = None
         self.error: HostError | None = None
-        self.done = anyio.Event()
+        self.done = Wakeup()
 
     def fail(self, error: HostError) -> None:
         """End it without an answer, unless it has ended."""
@@ -47,14 +52,17 @@ class Asked:
 class Line:
     """A worker and its queries in the order in which it answers them; None stands for one that went elsewhere.
 
-    Whoever looks after the worker waits for it inside `patience`, which ends with `deadline()`.
+    `free` is called when the worker may be given more. `patience` is cancelled when the first query is overdue.
     """
 
-    def __init__(self, process: WorkerProcess) -> None:
+    def __init__(self, process: WorkerProcess, free: Callable[[Line], None]) -> None:
         self.process = process
         self.opened = False
         self.patience = anyio.CancelScope()
+        self._free = free
         self._queries: deque[Asked | None] = deque()
+        self._watch = Watch(process.fd, self._take)
+        self._must_go = False
         self._number = 0
         self._begun_at = 0.0
 
@@ -63,11 +71,6 @@ class Line:
 
     def __contains__(self, asked: Asked) -> bool:
         return asked in self._queries
-
-    @property
-    def idle(self) -> bool:
-        """Whether it could begin a query at once."""
-        return self.opened and not self._queries
 
     @property
     def head(self) -> Asked | None:
@@ -80,24 +83,47 @@ class Line:
 
     async def open(self) -> None:
         """Wait until the worker is ready. Raises `WorkerLost`."""
-        await self.process.ready()
-        self.opened = True
+        while not self.opened:
+            await self._watch.arrival()
+            self.process.check()
 
-    def takes(self, asked: Asked) -> bool:
+    async def serve(self) -> None:
+        """Deliver the worker's answers until it should not go on. Raises `WorkerLost`."""
+        while not self._must_go:
+            await self._watch.arrival()
+            self.process.check()
+
+    async def end(self) -> bool:
+        """End the worker; False if it is still to be reaped."""
+        self._watch.close()
+        return await self.process.end()
+
+    def takes(self, asked: Asked, after: Sequence[Asked] = ()) -> bool:
         """Whether the worker may be given another query: it is idle, or all it has are quick, and so is this one."""
-        if not self._queries:
-            return self.opened
-        return asked.light and len(self._queries) < AHEAD and all(each and each.light for each in self._queries)
+        if not self.opened or self._must_go:
+            return False
+        before = len(self._queries) + len(after)
+        if not before:
+            return True
+        return asked.light and before < AHEAD and all(each and each.light for each in (*self._queries, *after))
 
-    def add(self, asked: Asked) -> None:
-        """Send it a query; a large one may have to be flushed."""
-        self._number += 1
-        asked.number = self._number
-        self._queries.append(asked)
-        self.process.send(asked.number, asked.request)
-        if len(self._queries) == 1:
-            self._begun_at = anyio.current_time()
-        self.patience.deadline = self.deadline()
+    @property
+    def low(self) -> bool:
+        """Whether it will soon be idle: more is sent then, for several at once cost little more than one."""
+        return len(self._queries) <= AHEAD // 2
+
+    def add(self, given: Sequence[Asked]) -> None:
+        """Send it queries; a large one may have to be flushed. Raises `WorkerLost`: it ended while nobody used it."""
+        for number, asked in enumerate(given, start=self._number + 1):
+            asked.number = self._number = number
+        try:
+            self.process.send(*(frame(asked.number, asked.request) for asked in given))
+        except WorkerLost:
+            self._must_go = True
+            raise
+        if not self._queries:
+            self._begun_at = time.monotonic()
+        self._queries.extend(given)
 
     async def flush(self) -> None:
         """Send what a large query has left; a worker that is lost meanwhile shows it in its next answer."""
@@ -105,16 +131,32 @@ class Line:
             with suppress(WorkerLost):
                 await self.process.flush()
 
-    def answered(self, answer: tuple[Head, bytes]) -> None:
-        """Give the first query its answer; the next one begins."""
+    def _take(self) -> bool:
+        """Deliver what has arrived; whether somebody has to look after the worker."""
+        self.process.fill()
+        answered = False
+        while (answer := self.process.arrived()) is not None:
+            if self.opened:
+                self._answer(answer)
+                answered = True
+            else:
+                self.process.engine = answer[0].engine
+                self.opened = True
+                return True
+        if answered and self.low:
+            self._free(self)
+        return self._must_go or self.process.lost
+
+    def _answer(self, answer: tuple[Head, bytes]) -> None:
         asked = self._queries.popleft()
         if asked is not None:
             asked.answer = answer
             asked.done.set()
-        self._begun_at = anyio.current_time()
+        self._begun_at = time.monotonic()
+        self._must_go = answer[0].name in _MEMORY  # what it holds on to would be missing for the next query
 
     def deadline(self) -> float:
-        """Until when the first answer must be there, or something be done about it."""
+        """Until when the first answer must be there, or something be done about it; seconds of `time.monotonic`."""
         if not self._queries:
             return inf
         head = self._queries[0]
@@ -128,8 +170,8 @@ class Line:
         """Take back the queries behind the first, for others; the worker will pass them over."""
         head, *behind = self._queries
         taken = [asked for asked in behind if asked is not None]
-        for asked in taken:
-            self.process.send(asked.number)
+        with suppress(WorkerLost):
+            self.process.send(*(frame(asked.number) for asked in taken))
         self._queries = deque([head, *(None for _ in behind)])
         return taken
 
@@ -138,11 +180,11 @@ class Line:
         if self.process.sending:
             self.process.kill()
             return
-        self.process.send(asked.number)
+        with suppress(WorkerLost):
+            self.process.send(frame(asked.number))
         if asked is self.head:
             asked.taken_back = True
-            self._begun_at = anyio.current_time()
-            self.patience.deadline = self.deadline()
+            self._begun_at = time.monotonic()
         else:
             self._queries[self._queries.index(asked)] = None
             asked.done.set()

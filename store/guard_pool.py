@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import signal
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 START_S = 20.0  # for a worker to open its file
 CLOSE_S = 3.0
+WATCH_S = 0.02
 _PASSING = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-_MEMORY = ("SQLITE_NOMEM", "SQLITE_IOERR_NOMEM")
 
 
 def timed_out(timeout_s: float) -> TimedOut:
@@ -46,7 +47,8 @@ class WorkerPool:
         self._tasks: TaskGroup | None = None
         self._queue: deque[Asked] = deque()
         self._lines: list[Line] = []
-        self._dying: list[WorkerProcess] = []
+        self._dying: list[Line] = []
+        self._busy = anyio.Event()
         self._calls = 0
         self.engine = ""
 
@@ -54,6 +56,7 @@ class WorkerPool:
         if self._tasks is not None:
             raise Closed("the reader is open already")
         self._tasks = await anyio.create_task_group().__aenter__()
+        self._tasks.start_soon(self._watch)
         return self
 
     async def __aexit__(
@@ -69,8 +72,8 @@ class WorkerPool:
         tasks.cancel_scope.cancel()
         await tasks.__aexit__(None, None, None)
         with anyio.move_on_after(CLOSE_S, shield=True):
-            for process in (*(line.process for line in self._lines), *self._dying):
-                await process.end()
+            for line in (*self._lines, *self._dying):
+                await line.end()
         self._lines.clear()
         self._dying.clear()
 
@@ -94,14 +97,12 @@ class WorkerPool:
         if self._tasks is None:
             raise closed()
         asked = Asked(request, timeout_s, quick=quick)
+        self._queue.append(asked)
+        self._calls += 1
+        self._busy.set()
+        self._hand_out()
         self._staff(self._tasks)
-        line = None if self._queue else self._line_for(asked)
         try:
-            if line is None:
-                self._queue.append(asked)
-            else:
-                line.add(asked)
-                await line.flush()
             await asked.done.wait()
         except anyio.get_cancelled_exc_class():
             await self._take_back(asked)
@@ -111,21 +112,41 @@ class WorkerPool:
         assert asked.answer is not None
         return asked.answer
 
+    def _hand_out(self) -> None:
+        """Give what waits to the workers that take it."""
+        while self._queue and (lines := [line for line in self._lines if line.takes(self._queue[0])]):
+            self._give(min(lines, key=len), [self._queue.popleft()])
+
+    def _feed(self, line: Line) -> None:
+        """Give a worker that has answered what it takes."""
+        given: list[Asked] = []
+        while self._queue and line.takes(self._queue[0], after=given):
+            given.append(self._queue.popleft())
+        if given:
+            self._give(line, given)
+
+    def _give(self, line: Line, given: list[Asked]) -> None:
+        try:
+            line.add(given)
+        except WorkerLost:
+            self._queue.extendleft(reversed(given))
+            if not line:  # killed by somebody else while nobody used it
+                self._lines.remove(line)
+                self._dying.append(line)
+        if line.process.sending and self._tasks is not None:
+            self._tasks.start_soon(line.flush)
+
     def _staff(self, tasks: TaskGroup) -> None:
         """Have a worker for the first call, and a spare one from the second on."""
-        self._calls += 1
-        for line in [line for line in self._lines if line.idle and not line.process.alive()]:
-            self._lines.remove(line)  # killed by somebody else while nobody used it
-            self._dying.append(line.process)
         if not self._lines:
-            self._start(tasks)
+            try:
+                self._start(tasks)
+            except HostError:
+                self._queue.pop()
+                raise
         elif self._calls > 1 and len(self._lines) < self._size:
             with contextlib.suppress(HostError):  # the one there is goes on
                 self._start(tasks)
-
-    def _line_for(self, asked: Asked) -> Line | None:
-        lines = [line for line in self._lines if line.takes(asked)]
-        return min(lines, key=len) if lines else None
 
     def _start(self, tasks: TaskGroup) -> None:
         try:
@@ -135,12 +156,12 @@ class WorkerPool:
             if error.errno in _PASSING:
                 raise Busy(message, hint="try again when the machine is less busy") from error
             raise InternalError(message, hint="check the interpreter that query workers are to run in") from error
-        line = Line(process)
+        line = Line(process, self._feed)
         self._lines.append(line)
         tasks.start_soon(self._look_after, line)
 
     async def _look_after(self, line: Line) -> None:
-        """Deliver a worker's answers and keep its line filled, until it is lost or must go."""
+        """Have a worker's answers delivered, until it is lost or must go."""
         error: HostError | None = None
         try:
             with anyio.move_on_after(START_S) as starting:
@@ -149,9 +170,11 @@ class WorkerPool:
                 error = Busy("the query worker did not start in time", hint="try again when the machine is less busy")
             else:
                 self.engine = line.process.engine
+                self._feed(line)
+                self._busy.set()
                 error = await self._serve(line)
         except WorkerLost:
-            await line.process.end()
+            await line.end()
             error = _lost(line)
         if line in self._lines:
             await self._replace(line, error)
@@ -159,32 +182,30 @@ class WorkerPool:
     async def _serve(self, line: Line) -> HostError | None:
         """Serve until the worker must go; the error for the query that it has begun, if that is not answered."""
         while True:
-            while self._queue and line.takes(self._queue[0]):
-                line.add(self._queue.popleft())
-                await line.flush()
-            with anyio.CancelScope(deadline=line.deadline()) as line.patience:
-                answer: tuple[Head, bytes] | None = await line.process.receive()
-                while answer is not None:
-                    line.answered(answer)
-                    if answer[0].name in _MEMORY:  # what it holds on to would be missing for the next query
-                        return None
-                    answer = line.process.arrived()
-            if line.patience.cancelled_caught and not self._take_from(line):
+            with anyio.CancelScope() as line.patience:
+                await line.serve()
+                return None
+            if line.deadline() <= time.monotonic() and not self._take_from(line):
                 head = line.head
                 return None if head is None else timed_out(head.timeout_s)
+
+    async def _watch(self) -> None:
+        """Have somebody look after a worker whose time is up; a deadline of its own for each query would cost more."""
+        while True:
+            await self._busy.wait()
+            self._busy = anyio.Event()
+            while any(self._lines):
+                await anyio.sleep(WATCH_S)
+                for line in self._lines:
+                    if line.deadline() <= time.monotonic():
+                        line.patience.cancel()
 
     def _take_from(self, line: Line) -> bool:
         """Let others have what was sent behind a query that is not quick; False if nothing was."""
         behind = line.withdraw()
         self._queue.extendleft(reversed(behind))
-        self._share()
+        self._hand_out()
         return bool(behind)
-
-    def _share(self) -> None:
-        """Give what waits to the workers that take it."""
-        for line in self._lines:
-            while self._queue and self._queue[0].light and line.takes(self._queue[0]):
-                line.add(self._queue.popleft())
 
     async def _take_back(self, asked: Asked) -> None:
         """Have a cancelled query interrupted; one that takes no notice is ended with its worker."""
@@ -204,9 +225,9 @@ class WorkerPool:
             begun = line.head if line.opened else self._queue.popleft() if self._queue else None
         self._queue.extendleft(reversed([asked for asked in line.queries() if asked is not begun]))
         self._lines.remove(line)
-        self._dying.append(line.process)
-        await line.process.end()
-        self._dying = [dying for dying in self._dying if not dying.gone()]
+        self._dying.append(line)
+        await line.end()
+        self._dying = [dying for dying in self._dying if not dying.process.gone()]
         if line.opened or self._queue:
             self._fill_up()
         if begun is not None and error is not None:
@@ -221,7 +242,7 @@ class WorkerPool:
         except HostError as failure:
             while self._queue and not self._lines:
                 self._queue.popleft().fail(failure)
-        self._share()
+        self._hand_out()
 
 
 def _lost(line: Line) -> HostError:

@@ -78,13 +78,20 @@ class WorkerProcess:
             theirs.close()
         self._pidfd = os.pidfd_open(self._process.pid)
         self._inbox = bytearray(_CHUNK)
-        self._taken = self._filled = 0
+        self._taken = 0
+        self._filled: int = 0
         self._unsent = memoryview(b"")
         self._ended = False
+        self.lost = False
         self.engine = ""
         with contextlib.suppress(OSError):  # it has ended already, as its first answer will show
             self._socket.send(frame(0, config))
         self._socket.setblocking(False)
+
+    @property
+    def fd(self) -> int:
+        """The descriptor on which answers arrive."""
+        return self._socket.fileno()
 
     @property
     def pid(self) -> int:
@@ -99,23 +106,22 @@ class WorkerProcess:
         """Whether nothing is left of it: neither a process to be reaped nor a descriptor."""
         return self._ended and not self.alive()
 
-    async def ready(self) -> None:
-        """Wait until it has opened its file. Raises `WorkerLost`."""
-        self.engine = (await self.receive())[0].engine
-
     @property
     def sending(self) -> bool:
         """Whether a part of a request is still to be flushed; nothing else may be sent before."""
         return bool(self._unsent)
 
-    def send(self, number: int, request: bytes = b"") -> None:
-        """Send a request, or take the one of that number back: it is answered all the same."""
-        data = memoryview(frame(number, request))
-        with contextlib.suppress(OSError):  # it has ended, as the next answer will show
-            try:
-                self._unsent = data[self._socket.send(data) :]
-            except BlockingIOError:
-                self._unsent = data
+    def send(self, *frames: bytes) -> None:
+        """Send requests; one that is taken back is answered all the same. Raises `WorkerLost`."""
+        data = b"".join(frames)
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            raise WorkerLost from error
+        if sent < len(data):
+            self._unsent = memoryview(data)[sent:]
 
     async def flush(self) -> None:
         """Send what a large request has left. Raises `WorkerLost`."""
@@ -128,26 +134,25 @@ class WorkerProcess:
             except OSError as error:
                 raise WorkerLost from error
 
-    async def receive(self) -> tuple[Head, bytes]:
-        """The next answer, in the order of the requests; cancelling loses none. Raises `WorkerLost`."""
-        while (answer := self.arrived()) is None:
-            await anyio.wait_readable(self._socket)
-            self._fill()
-        return answer
-
-    def _fill(self) -> None:
+    def fill(self) -> None:
+        """Read what there is; at its end the worker is lost."""
         if self._filled == len(self._inbox):
             self._make_room()
+        count = 0
         with memoryview(self._inbox) as view:
             try:
                 count = self._socket.recv_into(view[self._filled :])
             except BlockingIOError:
                 return
-            except OSError as error:
-                raise WorkerLost from error
-        if not count:
-            raise WorkerLost
+            except OSError:
+                pass  # reset by a worker that was killed
+        self.lost = not count
         self._filled += count
+
+    def check(self) -> None:
+        """Raises `WorkerLost` once its end of the socket is closed."""
+        if self.lost:
+            raise WorkerLost
 
     def _make_room(self) -> None:
         """Move what is left of the answers to the front, and make room for one that is larger than that."""

@@ -64,7 +64,7 @@ class Pipe:
             self._read()
         self._number, self._taken_back = next(iter(self._requests)), False
         request = self._requests.pop(self._number)
-        return json.loads(request) if request else {}
+        return json.loads(request.decode()) if request else {}
 
     def _read(self) -> None:
         chunk = os.read(0, 1 << 16)

@@ -37,6 +37,7 @@ R = TypeVar("R", bound=Row)
 
 _SETTINGS = ("PRAGMA foreign_keys = ON", "PRAGMA journal_size_limit = 4194304", "PRAGMA temp_store = MEMORY")
 _RETRY_S = 0.01
+_TOGETHER = 50  # rows in one statement: more than that many values of most tables some versions of SQLite do not bind
 
 
 class Database:
@@ -120,6 +121,16 @@ class Database:
         Without one, a second row of the same key raises `sqlite3.IntegrityError`.
         """
         return self.rows(f"{_insert(type(row))} {otherwise}", msgspec.structs.astuple(row))
+
+    def insert_many(self, rows: Sequence[Row]) -> None:
+        """Adds rows of one table, many with each statement, for after each the thread queues for the interpreter.
+
+        A second row of the same key raises `sqlite3.IntegrityError`, and those before it may be there.
+        """
+        for start in range(0, len(rows), _TOGETHER):
+            some = rows[start : start + _TOGETHER]
+            values = [value for row in some for value in msgspec.structs.astuple(row)]
+            self.rows(_insert(type(some[0]), len(some)), values)
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[None]:
@@ -239,9 +250,10 @@ def _select(row: type[Row]) -> str:
 
 
 @cache
-def _insert(row: type[Row]) -> str:
+def _insert(row: type[Row], count: int = 1) -> str:
     names = row.__struct_fields__
-    return f"INSERT INTO {row.table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+    values = f"({', '.join('?' * len(names))})"
+    return f"INSERT INTO {row.table} ({', '.join(names)}) VALUES {', '.join([values] * count)}"
 
 
 @cache

@@ -7,6 +7,7 @@ read follow within 250 ms.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
@@ -29,7 +30,7 @@ MAX_UNWRITTEN = 10_000
 PREVIEW_CHARS = 500
 
 _CONTENTS = frozenset({"content", "old", "new"})
-_SECRET_WORDS = ("secret", "token", "password", "passwd", "api_key", "apikey", "credential")
+_SECRET = re.compile("secret|token|password|passwd|api_?key|credential", re.IGNORECASE)
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ def preview(arguments: Any) -> str:
 def _shown(name: str, value: Any) -> Any:
     if name in _CONTENTS and isinstance(value, str):
         return f"<{len(value)} characters>"
-    if any(word in name.lower() for word in _SECRET_WORDS):
+    if _SECRET.search(name):
         return "<hidden>"
     if name == "env" and isinstance(value, dict):
         return dict.fromkeys(cast("Mapping[str, Any]", value), "<hidden>")

@@ -100,7 +100,8 @@ class Background:
         if self._replacement is not None:
             return self._replacement
         owner = JobOwner(caller.project_id, caller.root_frame_id, caller.frame_id)
-        return Executor(BackgroundExecutor(await self.engine(), owner), lambda: self._prepare(caller))
+        engine = self._engine or await self.engine()
+        return Executor(BackgroundExecutor(engine, owner), lambda: self._prepare(caller))
 
     @staticmethod
     def owner_of(project_id: str) -> JobOwner:

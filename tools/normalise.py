@@ -89,6 +89,8 @@ def _positional(elements: list[Any], signature: Signature) -> Arguments:
 
 
 def _named(given: Mapping[Any, Any], signature: Signature) -> Arguments:
+    if not given:
+        return Arguments({}, {}, [])
     named: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     issues: list[Issue] = []

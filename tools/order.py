@@ -87,7 +87,8 @@ class ResourceOrder:
             key = self._keys.get(name)
             if key is None:
                 key = self._keys[name] = _Key()
-            turn.wait_for(key.started_writers() if ahead else key.last_writer())
+            if key.writers:
+                turn.wait_for(key.started_writers() if ahead else key.last_writer())
             if mutating:
                 turn.wait_for(key.readers)
                 key.writers[turn] = None
@@ -112,5 +113,5 @@ class ResourceOrder:
             dependent.unblock(turn)
         for blocker in turn.blockers:
             blocker.dependents.discard(turn)
-        turn.dependents = set()
-        turn.blockers = set()
+        turn.dependents.clear()
+        turn.blockers.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -72,13 +72,15 @@ class Queries:
             "elapsed_ms": answer.elapsed_ms,
         }
 
-    @asynccontextmanager
-    async def _reader(self, caller: Caller, database: str | None) -> AsyncGenerator[GuardedReader]:
+    def _reader(self, caller: Caller, database: str | None) -> AbstractAsyncContextManager[GuardedReader]:
         """The reader of a file: kept while the host is open, else for this one use."""
         key = f"project:{caller.project_id}" if database is None else f"database:{database}"
-        if key in self._readers:
-            yield self._readers[key]
-        elif not self._keeper.serving:
+        kept = self._readers.get(key)
+        return self._opened(key, caller, database) if kept is None else nullcontext(kept)
+
+    @asynccontextmanager
+    async def _opened(self, key: str, caller: Caller, database: str | None) -> AsyncGenerator[GuardedReader]:
+        if not self._keeper.serving:
             async with await self._made(caller, database) as reader:
                 yield reader
         else:

@@ -118,6 +118,14 @@ def test_a_transaction_is_kept_whole_or_not_at_all(opened: Database) -> None:
     assert settings(opened) == ["a", "b"]
 
 
+@pytest.mark.parametrize("count", [0, 1, 50, 51, 120])
+def test_many_rows_are_added_in_their_order(opened: Database, count: int) -> None:
+    rows = [Setting(key=f"{number:03}", value=str(number)) for number in range(count)]
+    with opened.transaction():
+        opened.insert_many(rows)
+    assert opened.select(Setting, "ORDER BY rowid") == rows
+
+
 def test_a_second_row_of_the_same_key_is_an_integrity_error(opened: Database) -> None:
     opened.insert(Setting(key="a", value="1"))
     with pytest.raises(sqlite3.IntegrityError):

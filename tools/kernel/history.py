@@ -52,6 +52,8 @@ class History:
 def merge(own: Iterable[JobRecord], stored: Iterable[JobRecord], limit: int) -> list[JobRecord]:
     """Two lists, newest first, as one; of a job in both, ours is the newer knowledge."""
     ours = list(own)
+    if not ours:
+        return list(stored)[:limit]
     known = {record.exec_id for record in ours}
     both = ours + [record for record in stored if record.exec_id not in known]
     both.sort(key=lambda record: record.created_at, reverse=True)

@@ -83,7 +83,9 @@ class JobTable:
         self, owner: JobOwner, *, status: str | None, limit: int, cursor: str | None
     ) -> list[dict[str, Any]]:
         """Rows of the project's jobs, newest first, after the job `cursor`."""
-        own = [record for record in await self._own_after(owner, cursor) if status in {None, record.status}]
+        own = await self._own_after(owner, cursor) if self._jobs or cursor is not None else []
+        if status is not None:
+            own = [record for record in own if record.status == status]
         # Jobs of ours are in the store too, perhaps with an older status: ask for enough to do without them.
         wanted = limit + len(self._jobs)
         stored = await self._history.page(owner.project_id, status=status, limit=wanted, cursor=cursor)
