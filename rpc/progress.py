@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -13,14 +13,17 @@ if TYPE_CHECKING:
 
 Token = int | str
 
+_UNREPORTED = nullcontext(None)
 
-@contextmanager
-def reporting(incoming: Incoming, params: Any) -> Generator[ReportProgress | None]:
+
+def reporting(incoming: Incoming, params: Any) -> AbstractContextManager[ReportProgress | None]:
     """How a call reports its progress, or None when its peer gave no token for it."""
     token = _token(incoming, params)
-    if token is None:
-        yield None
-        return
+    return _UNREPORTED if token is None else _reporting(incoming, token)
+
+
+@contextmanager
+def _reporting(incoming: Incoming, token: Token) -> Generator[ReportProgress]:
     reporter = _Editor(incoming, token) if incoming.dialect.name == "editor" else _Mcp(incoming, token)
     try:
         yield reporter

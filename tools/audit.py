@@ -26,11 +26,15 @@ if TYPE_CHECKING:
     from .store_thread import StoreThread
 
 LAG_S = 0.25
+MANY = 4_000
+"""Rows that are written at once, so that a mutating call never waits long behind them."""
 MAX_UNWRITTEN = 10_000
 PREVIEW_CHARS = 500
 
 _CONTENTS = frozenset({"content", "old", "new"})
 _SECRET = re.compile("secret|token|password|passwd|api_?key|credential", re.IGNORECASE)
+
+_encode = msgspec.json.Encoder().encode
 
 logger = logging.getLogger(__name__)
 
@@ -68,19 +72,17 @@ class Entry:
         self.elapsed_us = (time.perf_counter_ns() - self.started) // 1000
         return self
 
-    def row(self) -> HostCall:
+    def row(self, make: type[HostCall]) -> HostCall:
         """The row it becomes; made by the store's thread, which has the store's modules loaded."""
-        from ..store.rows import HostCall
-
         identity = self.call.identity
-        return HostCall(
+        return make(
             at=self.at,
             door=self.call.door,
             root_frame_id=identity.root_frame_id if identity else None,
             exec_id=identity.exec_id if identity else None,
             method=shown(self.method),
             side_effect_class=self.side_effect_class,
-            resource_keys=msgspec.json.encode(self.keys).decode(),
+            resource_keys=_encode(self.keys).decode() if self.keys else "[]",
             args_preview=preview(self.arguments),
             ok=self.error_kind is None,
             error_kind=self.error_kind,
@@ -95,7 +97,7 @@ def preview(arguments: Any) -> str:
         named = cast("dict[str, Any]", arguments)
         arguments = {name: _shown(name, value) for name, value in named.items()}
     try:
-        text = msgspec.json.encode(arguments).decode("utf-8", "replace")
+        text = _encode(arguments).decode("utf-8", "replace")
     except (TypeError, ValueError, RecursionError):  # in process, anything may be passed
         text = f"<{type(arguments).__name__}>"
     return text if len(text) <= PREVIEW_CHARS else text[: PREVIEW_CHARS - 1] + "…"
@@ -119,6 +121,7 @@ class Audit:
         self._entries: deque[Entry] = deque()  # filled by the loop, emptied by the store's thread
         self._dropped = 0
         self._more = anyio.Event()
+        self._many = anyio.Event()
 
     def add(self, entry: Entry) -> None:
         """Note a call that only read; it is written later."""
@@ -127,6 +130,8 @@ class Audit:
             return
         self._entries.append(entry.ended())
         self._more.set()
+        if len(self._entries) >= MANY:
+            self._many.set()
 
     async def commit(self, entry: Entry) -> None:
         """Write a mutating call, and all that wait, before returning.
@@ -144,13 +149,13 @@ class Audit:
 
     def write_now(self) -> None:
         """As `flush`, blocking: in the store's thread only."""
-        entries: list[Entry] = []
-        while self._entries:
-            entries.append(self._entries.popleft())
+        entries = [self._entries.popleft() for _ in range(len(self._entries))]
         if not entries:
             return
+        from ..store.rows import HostCall
+
         try:
-            self._store.store.control.audit.add_calls([entry.row() for entry in entries])
+            self._store.store.control.audit.add_calls([entry.row(HostCall) for entry in entries])
         except HostError:
             self._entries.extendleft(reversed(entries))
             raise
@@ -159,12 +164,14 @@ class Audit:
             self._dropped = 0
 
     async def flush_forever(self) -> None:
-        """Write reading calls' rows within `LAG_S` of their arrival."""
+        """Write reading calls' rows within `LAG_S` of their arrival, sooner when there are many."""
         while True:
             await self._more.wait()
-            await anyio.sleep(LAG_S)
-            self._more = anyio.Event()
+            with anyio.move_on_after(LAG_S):
+                await self._many.wait()
+            self._more, self._many = anyio.Event(), anyio.Event()
             try:
                 await self.flush()
             except HostError as error:
                 logger.warning("the audit could not be written: %s", error)
+                await anyio.sleep(LAG_S)

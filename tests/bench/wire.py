@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 5
 BURSTS = 5
+TITLE = 44
 ROWS = 10_000
 POINT = {"sql": "select id, name from notes where id = ?", "params": [ROWS // 2], "database": "bench"}
 ECHO = {"text": "x" * 2**20}
@@ -120,7 +121,7 @@ def show(rounds: list[dict[str, Figures]], notes: Sequence[str]) -> None:
         for name in rounds[0]
     }
     names = list(median)
-    print(f"{'':<31}" + "".join(f"{name:>15}" for name in names) + f"{'must':>7}{'aim':>6}")
+    print(f"{'':<{TITLE}}" + "".join(f"{name:>15}" for name in names) + f"{'must':>7}{'aim':>6}")
     for case in (*CALLS, *QUERIES, *ECHOES):
         base = median[BASE][case.title]
         ratios = [median[name][case.title] / base if case.title in median[name] else None for name in names]
@@ -133,7 +134,7 @@ def show(rounds: list[dict[str, Figures]], notes: Sequence[str]) -> None:
 
 def line(title: str, values: Sequence[float | None], must: float | None, aim: float | None, unit: str) -> str:
     cells = "".join(f"{'' if value is None else f'{value:.2f}{unit}':>15}" for value in values)
-    return f"{title:<31}{cells}" + "".join(f"{bound or '':>{width}}" for bound, width in ((must, 7), (aim, 6)))
+    return f"{title:<{TITLE}}{cells}" + "".join(f"{bound or '':>{width}}" for bound, width in ((must, 7), (aim, 6)))
 
 
 def main() -> None:

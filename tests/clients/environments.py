@@ -43,6 +43,7 @@ NPM_PACKAGES: dict[str, tuple[str, ...]] = {
     "vscode-jsonrpc": ("vscode-jsonrpc@>=8.2",),
     "inspector": ("@modelcontextprotocol/inspector@>=2.12",),
     "conformance": ("@modelcontextprotocol/conformance@>=0.2.0-alpha.12",),
+    "openrpc": ("@open-rpc/meta-schema@>=1.14", "@json-schema-tools/meta-schema@>=1.8"),
 }
 
 

@@ -13,16 +13,16 @@ os.environ["FASTMCP_LOG_LEVEL"] = "WARNING"  # a line for every request is not w
 server: Any = getattr(importlib.import_module(module), name)("bench", **({} if fast else {"log_level": "WARNING"}))
 
 
-@server.tool()
 def exec_list() -> list[str]:
     """List the jobs: there are none."""
     return []
 
 
-@server.tool()
 def echo(text: str) -> dict[str, str]:
     """Answer with the arguments."""
     return {"text": text}
 
 
+for tool in (exec_list, echo):
+    server.tool()(tool)
 server.run(**({"show_banner": False} if fast else {}))
