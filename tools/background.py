@@ -230,7 +230,7 @@ class ExecWaitParams(msgspec.Struct, frozen=True):
     until: (
         Annotated[
             Literal["news", "done"],
-            Meta(description="done (default): until the job ends; news: until it prints, progresses or ends."),
+            Meta(description="done (default): until the job ends; news: until it starts, prints, progresses or ends."),
         ]
         | None
     ) = None
