@@ -67,7 +67,7 @@ def under_file_limit(tmp_path: Path, program: str) -> str:
     """)
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({MEBIBYTE}, {MEBIBYTE}))\n"
     done = subprocess.run(
-        [sys.executable, "-c", limit + setting + textwrap.dedent(program) + "\nanyio.run(main)\n"],
+        [sys.executable, "-P", "-c", limit + setting + textwrap.dedent(program) + "\nanyio.run(main)\n"],
         capture_output=True,
         text=True,
         timeout=60,

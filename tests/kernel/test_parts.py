@@ -25,7 +25,7 @@ def test_importing_the_engine_loads_neither_zmq_nor_jupyter_client() -> None:
         "import sys, cellhost.tools.kernel.jobs, cellhost.tools.kernel.kernel\n"
         "print([name for name in ('zmq', 'jupyter_client', 'tornado', 'traitlets') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "[]\n"
 
 

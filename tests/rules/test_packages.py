@@ -42,14 +42,14 @@ def test_nothing_imports_the_entry_under_a_second_name() -> None:
 
 def test_importing_cellhost_loads_nothing_of_ours_and_nothing_heavy() -> None:
     code = "import sys; before = set(sys.modules); import cellhost; print(*sorted(set(sys.modules) - before))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=30)
     loaded = {name for name in done.stdout.split() if name.partition(".")[0] not in sys.stdlib_module_names}
     assert loaded == {"cellhost"}
 
 
 def test_a_first_reply_needs_none_of_the_heavy_libraries() -> None:
     code = "import sys, cellhost.rpc.serve_command, cellhost.rpc.server, cellhost.rpc.log;print(*sorted(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=30)
     heavy = {"jupyter_client", "zmq", "sqlite_utils", "platformdirs", "jsonschema", "ipykernel", "tornado"}
     assert not heavy & set(done.stdout.split())
 

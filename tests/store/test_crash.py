@@ -39,7 +39,7 @@ for number in range(100_000):
 
 def save_until_killed(data_dir: Path, lines: int) -> list[str]:
     """The versions whose saving was answered for before the kill, which comes while the next is under way."""
-    with subprocess.Popen([sys.executable, "-c", PROGRAM, data_dir], stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen([sys.executable, "-P", "-c", PROGRAM, data_dir], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         answered = [server.stdout.readline().strip() for _ in range(lines)]
         server.kill()

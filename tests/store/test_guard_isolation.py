@@ -148,7 +148,7 @@ anyio.run(main)
 
 def test_workers_end_when_the_server_is_killed(data_folder: Path) -> None:
     own = str(data_folder / "projects" / "one" / "records.db")
-    command = [sys.executable, "-c", SERVER, own]
+    command = [sys.executable, "-P", "-c", SERVER, own]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as server:
         assert server.stdout is not None
         pids = [int(pid) for pid in server.stdout.readline().split()]

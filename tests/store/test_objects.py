@@ -190,7 +190,7 @@ def test_the_half_copy_of_a_killed_server_is_swept_and_a_live_ones_is_not(
         "with Objects(pathlib.Path(sys.argv[1])).stage(pathlib.Path(sys.argv[2])) as staged:\n"
         "    print(staged.path, flush=True); sys.stdin.read()\n"
     )
-    command = [sys.executable, "-c", program, str(tmp_path / "data" / "objects"), str(source)]
+    command = [sys.executable, "-P", "-c", program, str(tmp_path / "data" / "objects"), str(source)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         half = Path(child.stdout.readline().strip())

@@ -146,7 +146,7 @@ def test_one_of_eight_racing_processes_gets_the_call(requests: Requests, tmp_pat
         "print('ready', flush=True); sys.stdin.readline()\n"
         "print(store.control.requests.spend_once('f-1', 'exec_background', sys.argv[2]))"
     )
-    command = [sys.executable, "-c", program, str(tmp_path / "data"), HASH]
+    command = [sys.executable, "-P", "-c", program, str(tmp_path / "data"), HASH]
     racers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(8)]
     for racer in racers:
         assert racer.stdout is not None

@@ -40,7 +40,7 @@ def killed_server() -> tuple[str, Path]:
     )
     environment = os.environ | {"TMPDIR": str(tempfile.gettempdir())}
     with subprocess.Popen(
-        [sys.executable, "-c", program],
+        [sys.executable, "-P", "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

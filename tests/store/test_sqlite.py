@@ -103,7 +103,11 @@ def test_a_file_that_needs_no_migration_is_opened_without_sqlite_utils(opened: D
         "print(len(rules), 'sqlite_utils' in sys.modules)"
     )
     found = subprocess.run(
-        [sys.executable, "-c", program, opened.path.parent], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-P", "-c", program, opened.path.parent],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert found.stdout.split() == ["3", "False"]
 
@@ -283,7 +287,7 @@ def test_many_processes_may_make_the_same_files_at_once(tmp_path: Path) -> None:
         "print(store.new_frame(kind='turn', project_id='shared'), len(store.permission_rules()), flush=True)\n"
         "store.close()"
     )
-    command = [sys.executable, "-c", program, str(tmp_path / "data")]
+    command = [sys.executable, "-P", "-c", program, str(tmp_path / "data")]
     processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)]
     for process in processes:
         assert process.stdout is not None

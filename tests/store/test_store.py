@@ -31,7 +31,9 @@ def test_importing_the_store_imports_nothing_heavy() -> None:
         "import sys; import cellhost.store.store\n"
         "print([name for name in ('sqlite_utils', 'asyncio', 'anyio', 'platformdirs') if name in sys.modules])"
     )
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
     assert found.stdout.strip() == "[]"
 
 

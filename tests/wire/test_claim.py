@@ -25,7 +25,7 @@ LIMIT = 20
 def start(
     script: str, *, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.PIPE, stderr: int = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", CLAIM + script], stdin=stdin, stdout=stdout, stderr=stderr)
+    return subprocess.Popen([sys.executable, "-P", "-c", CLAIM + script], stdin=stdin, stdout=stdout, stderr=stderr)
 
 
 def run(script: str, *, stdin: int = subprocess.DEVNULL, stderr: int = subprocess.PIPE) -> tuple[bytes, str]:

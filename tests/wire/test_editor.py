@@ -86,7 +86,7 @@ async def test_replies_have_the_framing_of_the_first_frame(spawn: Spawn) -> None
 
 
 async def test_the_server_ends_with_the_process_that_initialize_named(spawn: Spawn) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as editor:
+    with subprocess.Popen([sys.executable, "-P", "-c", "input()"], stdin=subprocess.PIPE) as editor:
         async with spawn() as peer:
             await open_editor(peer, processId=editor.pid)
             assert "version" in await peer.result("ping")
