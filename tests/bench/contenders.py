@@ -23,12 +23,16 @@ environments: Any = importlib.import_module("environments")
 
 
 class Contender(msgspec.Struct, frozen=True):
-    """A row of the table. `echo` is the command that has the echo tool, where that is another one."""
+    """A column of the table.
+
+    `echo` is the command that has the echo tool, where that is another one; `echoes` is False where answers are cut.
+    """
 
     name: str
     command: tuple[str, ...]
     speech: Speech
     echo: tuple[str, ...] | None = None
+    echoes: bool = True
     queries: bool = False
 
 
@@ -47,7 +51,7 @@ def ours(folder: str, database: str) -> list[Contender]:
     echo = (sys.executable, "-P", str(SERVERS / "ours.py"), *options)
     return [
         Contender("cellhost", serve, PLAIN, echo, queries=True),
-        Contender("cellhost, MCP", serve, MCP, echo),
+        Contender("cellhost, MCP", serve, MCP, echoes=False),
     ]
 
 
