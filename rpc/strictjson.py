@@ -29,6 +29,8 @@ _NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"[]{}")
 STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _PAIR_PASSES = 8
 _SHORT = 4096
+_LONG = 64 * 1024
+_FEW = 100
 _SLICE = 65536
 _RUN = re.compile(rb"\[+|\]+")
 _OPEN = ord("[")
@@ -87,6 +89,8 @@ def encode(value: Any) -> bytes:
         payload = _encode_json(value)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise EncodeFault(f"The result is not JSON: {type(error).__name__}.") from error
+    if len(payload) > _LONG and not _may_hold_floats(value):
+        return payload
     if b"null" in payload and _has_non_finite(value):
         raise EncodeFault("The result is not JSON: it has NaN or an infinity in it.")
     return payload
@@ -132,6 +136,23 @@ def _depths(brackets: bytes) -> Iterator[int]:
         for run in _RUN.findall(brackets, start, start + _SLICE):
             depth += len(run) if run[0] == _OPEN else -len(run)
             yield depth
+
+
+def _may_hold_floats(value: Any) -> bool:
+    """False for a few values without a float among them: a long text is not searched for what it cannot be."""
+    values = [value]
+    seen = 0
+    while values:
+        item: Any = values.pop()
+        if isinstance(item, (dict, list)):
+            inner = cast("dict[str, Any] | list[Any]", item)
+            seen += len(inner) + 1
+            if seen > _FEW:
+                return True
+            values.extend(inner.values() if isinstance(inner, dict) else inner)
+        elif item is not None and not isinstance(item, (str, int, msgspec.Raw)):
+            return True
+    return False
 
 
 def _has_non_finite(value: Any) -> bool:

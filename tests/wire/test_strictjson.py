@@ -129,6 +129,17 @@ class Point(msgspec.Struct):
     note: str | None = None
 
 
+@pytest.mark.parametrize("count", [1, 98, 99, 100, 1000])
+def test_not_a_number_is_found_beside_a_long_text(count: int) -> None:
+    text = "null" * 100_000
+    values: list[Any] = [None] * count
+    assert decode(encode({"text": text, "values": values})) == {"text": text, "values": values}
+    with pytest.raises(EncodeFault):
+        encode({"text": text, "values": [*values, {"deep": [math.nan]}]})
+    with pytest.raises(EncodeFault):
+        encode([[math.inf], text, *values])
+
+
 def test_structs_are_looked_into_as_well() -> None:
     assert encode([Point(1.5)]) == b'[{"x":1.5,"note":null}]'
     with pytest.raises(EncodeFault):
