@@ -32,6 +32,12 @@ async def dispatcher(tmp_path: Path) -> AsyncIterator[Dispatcher]:
 
 
 @pytest.fixture
+def work(dispatcher: Dispatcher) -> Path:
+    """The workspace of `dispatcher`, there and empty."""
+    return dispatcher.host.workspace.make()
+
+
+@pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Dispatcher]:
     """A host with all it needs for jobs; who launches one asks a rule first."""
     with anyio.fail_after(WITHIN_S):

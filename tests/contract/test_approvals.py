@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from cellhost.store.errors import InvalidParams, NotFound
+from cellhost.store.errors import NotFound
+
+from .checks import only_issue
 
 if TYPE_CHECKING:
     from cellhost import Dispatcher
 
     from .conftest import Refused
-
-
-def only_issue(error: Exception) -> tuple[str, str]:
-    assert isinstance(error, InvalidParams)
-    (issue,) = error.issues
-    return issue.path, issue.message
 
 
 async def wrote(dispatcher: Dispatcher, path: str = "a.txt") -> bool:

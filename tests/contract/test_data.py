@@ -10,6 +10,8 @@ import pytest
 from cellhost import Config, build_dispatcher
 from cellhost.store.errors import Denied, InvalidParams, NotFound, NotReadOnly, QueryError, TimedOut, TooLarge
 
+from .checks import only_issue
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -25,12 +27,6 @@ async def save(dispatcher: Dispatcher, name: str, *inputs: str) -> str:
     saved = await dispatcher("save_artifact", {"path": name, "input_version_ids": list(inputs)})
     version_id: str = saved["version_id"]
     return version_id
-
-
-def only_issue(error: Exception) -> tuple[str, str]:
-    assert isinstance(error, InvalidParams)
-    (issue,) = error.issues
-    return issue.path, issue.message
 
 
 # query_schema

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 import sys
@@ -11,7 +10,9 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from cellhost.store.errors import Denied, InvalidParams, NotFound
+from cellhost.store.errors import Denied, NotFound
+
+from .checks import names_in, only_issue
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,26 +20,6 @@ if TYPE_CHECKING:
     from cellhost import Dispatcher
 
     from .conftest import Refused
-
-
-@pytest.fixture
-def work(dispatcher: Dispatcher) -> Path:
-    """The workspace, there and empty."""
-    return dispatcher.host.workspace.make()
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def names_in(folder: Path) -> list[str]:
-    return sorted(entry.name for entry in folder.iterdir())
-
-
-def only_issue(error: Exception) -> tuple[str, str]:
-    assert isinstance(error, InvalidParams)
-    (issue,) = error.issues
-    return issue.path, issue.message
 
 
 # Names and kinds of files

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cellhost.store.errors import InvalidParams, NotFound, TooLarge
+from cellhost.store.errors import NotFound, TooLarge
+
+from .checks import MEBIBYTE, names_in, only_issue, sha256
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,29 +17,6 @@ if TYPE_CHECKING:
     from cellhost import Dispatcher
 
     from .conftest import Refused
-
-MEBIBYTE = 1 << 20
-
-
-@pytest.fixture
-def work(dispatcher: Dispatcher) -> Path:
-    """The workspace, there and empty."""
-    return dispatcher.host.workspace.make()
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def names_in(folder: Path) -> list[str]:
-    return sorted(entry.name for entry in folder.iterdir())
-
-
-def only_issue(error: Exception) -> tuple[str, str]:
-    assert isinstance(error, InvalidParams)
-    (issue,) = error.issues
-    return issue.path, issue.message
-
 
 # Writing
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
 import subprocess
 import sys
@@ -12,38 +11,15 @@ import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from cellhost import Config, build_dispatcher
-from cellhost.store.errors import InvalidParams, StorageError
+from cellhost.store.errors import StorageError
+
+from .checks import MEBIBYTE, names_in, only_issue
 
 if TYPE_CHECKING:
     from cellhost import Dispatcher
 
     from .conftest import Refused
-
-MEBIBYTE = 1 << 20
-
-
-@pytest.fixture
-def work(dispatcher: Dispatcher) -> Path:
-    """The workspace, there and empty."""
-    return dispatcher.host.workspace.make()
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def names_in(folder: Path) -> list[str]:
-    return sorted(entry.name for entry in folder.iterdir())
-
-
-def only_issue(error: Exception) -> tuple[str, str]:
-    assert isinstance(error, InvalidParams)
-    (issue,) = error.issues
-    return issue.path, issue.message
-
 
 # A disk that is full, a workspace that is none
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cellhost.store.errors import InvalidParams, NotFound, UnknownMethod
+from cellhost.store.errors import NotFound, UnknownMethod
 from cellhost.store.version import VERSION
 from cellhost.tools.call import Call
+
+from .checks import only_issue
 
 if TYPE_CHECKING:
     from cellhost import Dispatcher
@@ -20,12 +22,6 @@ FRAME = {
     *("frame_id", "parent_id", "root_frame_id", "kind", "name", "task_summary", "model", "status", "depth"),
     *("workspace", "created_at", "updated_at"),
 }
-
-
-def only_issue(error: Exception) -> tuple[str, str]:
-    assert isinstance(error, InvalidParams)
-    (issue,) = error.issues
-    return issue.path, issue.message
 
 
 # ping

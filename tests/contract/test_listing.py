@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 from pathlib import Path
@@ -11,29 +10,14 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from cellhost.store.errors import InvalidParams
 from cellhost.tools import file_listing
+
+from .checks import only_issue
 
 if TYPE_CHECKING:
     from cellhost import Dispatcher
 
     from .conftest import Refused
-
-
-@pytest.fixture
-def work(dispatcher: Dispatcher) -> Path:
-    """The workspace, there and empty."""
-    return dispatcher.host.workspace.make()
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def only_issue(error: Exception) -> tuple[str, str]:
-    assert isinstance(error, InvalidParams)
-    (issue,) = error.issues
-    return issue.path, issue.message
 
 
 # Listing

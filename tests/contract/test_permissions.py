@@ -9,18 +9,14 @@ import pytest
 from cellhost import Config, Dispatcher, build_dispatcher
 from cellhost.store.errors import InvalidParams
 
+from .checks import only_issue
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from .conftest import Finished, Refused
 
 RULE = {"rule_id", "scope", "scope_id", "tool", "pattern", "decision", "created_at", "updated_at"}
-
-
-def only_issue(error: Exception) -> tuple[str, str]:
-    assert isinstance(error, InvalidParams)
-    (issue,) = error.issues
-    return issue.path, issue.message
 
 
 async def wrote(dispatcher: Dispatcher, path: str = "a.txt") -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cellhost.store.errors import InvalidParams
+from .checks import MEBIBYTE, only_issue, sha256
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,25 +15,6 @@ if TYPE_CHECKING:
     from cellhost import Dispatcher
 
     from .conftest import Refused
-
-MEBIBYTE = 1 << 20
-
-
-@pytest.fixture
-def work(dispatcher: Dispatcher) -> Path:
-    """The workspace, there and empty."""
-    return dispatcher.host.workspace.make()
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def only_issue(error: Exception) -> tuple[str, str]:
-    assert isinstance(error, InvalidParams)
-    (issue,) = error.issues
-    return issue.path, issue.message
-
 
 # Reading
 
