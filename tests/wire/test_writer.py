@@ -294,5 +294,5 @@ async def test_a_writer_leaves_no_descriptor_and_no_thread_behind(ends: Ends) ->
         for thread in threading.enumerate():
             if thread.name == "stdout" and thread.ident not in threads:
                 await anyio.to_thread.run_sync(thread.join)
-    assert open_descriptors() == before
+    assert open_descriptors() <= before  # an earlier test's thread may have closed its own meanwhile
     close(*ends)
