@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cellhost import Config, build_dispatcher
 from cellhost.rpc import transcript as transcripts
+from cellhost.rpc.discover import openrpc_document
+from cellhost.rpc.matching import Bindings
+from cellhost.rpc.mcp_tools import tool_list
 from cellhost.rpc.replay import replay
 
 from . import environments
@@ -17,7 +22,6 @@ from .story import CLIENTS, STEPS, STORY, Client, act
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-
 FOLDER = Path(__file__).parents[1] / "transcripts" / "clients"
 QUICK = ("mcp2-legacy", "mcp2-stateless")
 """Those whose transcript is played in every run, one of each era."""
@@ -131,3 +135,21 @@ def test_every_client_has_a_transcript_and_every_transcript_a_client() -> None:
 @pytest.mark.parametrize("name", named_clients(QUICK, TOLD_IN_OTHER_PIECES))
 def test_a_fresh_server_answers_a_client_as_its_transcript_says(name: str) -> None:
     assert replay(FOLDER / f"{name}.jsonl") is None
+
+
+async def test_every_transcript_lists_what_the_registry_has_today(tmp_path: Path) -> None:
+    """So a changed text shows in a second, and in those transcripts too that are not replayed."""
+    dispatcher = build_dispatcher(Config(data_dir=tmp_path / "data"), workspace=tmp_path / "work")
+    document = openrpc_document(dispatcher.host)
+    await dispatcher.host.aclose()
+    today = {"methods": document["methods"], "tools": json.loads(bytes(tool_list()))}
+    listings = 0
+    for path in FOLDER.glob("*.jsonl"):
+        for line in transcripts.read(path).lines:
+            result = line.message.get("result") if isinstance(line.message, dict) else None
+            if not isinstance(result, dict):
+                continue
+            for name in today.keys() & result.keys():
+                assert Bindings().match(result[name], today[name]) is None, path.name
+                listings += 1
+    assert listings >= len(CLIENTS)
