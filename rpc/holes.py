@@ -51,7 +51,11 @@ FOLDERS = ("workspace", "data_dir")
 
 _KIND_OF = {member: kind for kind, members in ANY_OF_KIND.items() for member in members.split()}
 _NUMBERED_OF = {member: kind for kind, members in NUMBERED.items() for member in members.split()}
-_ID = re.compile(r"(?<![\w-])(?:(f|c|a|v|exec|perm|s)-[0-9a-f]{12}|(?<=Internal error )[0-9a-f]{12})(?![\w-])")
+# The id in every example of a schema is the same one: part of a text, not of a run.
+_EXAMPLE = "0123456789ab"
+_ID = re.compile(
+    rf"(?<![\w-])(?:(f|c|a|v|exec|perm|s)-(?!{_EXAMPLE})[0-9a-f]{{12}}|(?<=Internal error )[0-9a-f]{{12}})(?![\w-])"
+)
 _UNMISTAKABLE = 12
 _EPOCH_MS = range(1_500_000_000_000, 3_000_000_000_000)
 

@@ -17,7 +17,7 @@ from cellhost.rpc.transcript import Head, Line, Transcript
 from cellhost.store.errors import InvalidParams, NotFound
 
 JOB = "exec-3f0c51b2a9de"
-OTHER_JOB = "exec-0123456789ab"
+OTHER_JOB = "exec-71b2a9de0c3f"
 
 
 def written(path: Path, *lines: Any) -> Path:
@@ -92,6 +92,11 @@ def test_ids_become_numbered_holes_also_inside_texts() -> None:
         "params": ["<exec_id:2>", f"x{JOB}", f"{JOB}0"]
     }
     assert names.values == {"<exec_id:1>": JOB, "<exec_id:2>": OTHER_JOB}
+
+
+def test_the_id_in_a_schemas_example_is_text_and_stays() -> None:
+    listing = {"result": {"tools": [{"inputSchema": {"examples": ["exec-0123456789ab"]}}]}}
+    assert Names().name(listing, "<-") == listing
 
 
 def test_what_the_client_made_up_stays_as_it_is() -> None:
@@ -221,7 +226,7 @@ def test_a_hole_without_a_value_cannot_be_sent_and_a_folder_always_can() -> None
     assert isinstance(bindings.fill({"processId": "<pid>"})["processId"], int)
 
 
-ids = st.sampled_from([JOB, OTHER_JOB, "v-3f0c51b2a9de", "f-0123456789ab", "perm-0123456789ab"])
+ids = st.sampled_from([JOB, OTHER_JOB, "v-3f0c51b2a9de", "f-71b2a9de0c3f", "perm-71b2a9de0c3f"])
 texts = st.text(st.characters(exclude_characters="<"), max_size=8)  # what looks like a hole is taken for one
 leaves = st.none() | st.booleans() | st.integers() | texts | ids | ids.map(lambda id_: f"the {id_}.")
 members = st.sampled_from(["exec_id", "created_at", "text", "next", "cursor", "rows", "columns", "version", "x"])
