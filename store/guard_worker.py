@@ -37,6 +37,7 @@ PR_SET_PDEATHSIG = 1
 MESSAGE_CHARS = 500  # a message may quote the statement
 M_TRIM_THRESHOLD, M_TOP_PAD = -1, -2  # of glibc
 HEADER = 8
+OPENINGS = 3  # of a file whose schema is changed again and again meanwhile
 # After any other error the connection is opened anew.
 HARMLESS = {f"SQLITE_{name}" for name in ("ERROR", "AUTH", "INTERRUPT", "TOOBIG", "MISMATCH", "RANGE", "BUSY")}
 
@@ -105,8 +106,7 @@ def lenient(text: bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
-def answer(database: Database, request: Json, guard: Guard) -> tuple[Json, bytes]:
-    connection = database.enter()
+def read(connection: sqlite3.Connection, request: Json, guard: Guard) -> tuple[Json, bytes]:
     try:
         return rows_of(connection, request, guard.check)
     except sqlite3.OperationalError as error:
@@ -120,13 +120,22 @@ def answer(database: Database, request: Json, guard: Guard) -> tuple[Json, bytes
             connection.text_factory = str
 
 
+def answer(database: Database, request: Json, guard: Guard) -> tuple[Json, bytes]:
+    for _ in range(OPENINGS):
+        connection = database.current()
+        try:
+            return read(connection, request, guard)
+        except sqlite3.Error:
+            if guard.stopped or not database.outdated():
+                raise
+            guard.denial = None
+    raise Refused("replaced")
+
+
 def outcome(database: Database, request: Json, guard: Guard) -> tuple[Json, bytes]:
     """The answer, or the name of the error: SQLite's, or ours."""
     try:
-        try:
-            return answer(database, request, guard)
-        finally:
-            database.leave()
+        return answer(database, request, guard)
     except Refused as refusal:
         head = refusal.head
     except sqlite3.Error as error:

@@ -58,7 +58,7 @@ class Guard:
         self._pragmas = frozenset(policy["pragmas"])
         self._look, self._deadline = 0.0, 0.0
         self._cpu = 0
-        self.own = False  # a statement of ours is running: BEGIN, ROLLBACK, PRAGMA schema_version
+        self.own = False  # a statement of ours is running: PRAGMA schema_version
         self.forbidden: frozenset[str] = frozenset()
         self.session: str | None = None
         self.denial: tuple[str, str, str] | None = None
@@ -89,8 +89,6 @@ class Guard:
             return second in self._functions
         if action == sqlite3.SQLITE_PRAGMA:
             return first.lower() in self._pragmas or (self.own and first == "schema_version" and not second)
-        if action == sqlite3.SQLITE_TRANSACTION:
-            return self.own
         return action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE)
 
     def progress(self) -> int:
@@ -120,35 +118,29 @@ class Database:
         self._schema = -1
         self._connection: sqlite3.Connection | None = None
 
-    def enter(self) -> sqlite3.Connection:
-        """A connection inside a read transaction whose schema is the one its virtual tables were touched for."""
-        for _ in range(3):
-            connection = self._connection
-            if connection is None or self._file != self._identity():
-                connection = self.open()
-            if self._begin(connection) == self._schema:
-                return connection
-            self.close()
-        raise Refused("replaced")
+    def current(self) -> sqlite3.Connection:
+        """The connection to the file that is there now."""
+        if self._connection is None or self._file != self._identity():
+            return self.open()
+        return self._connection
 
-    def _begin(self, connection: sqlite3.Connection) -> int:
+    def outdated(self) -> bool:
+        """Whether the schema is not the one whose virtual tables were touched; then the connection is closed.
+
+        Asked after an error: the constructor of a table that is new is denied. What needs none SQLite sees itself.
+        """
+        if self._connection is None:
+            return False
         self._guard.own = True
         try:
-            connection.execute("begin")
-            return int(connection.execute("pragma schema_version").fetchone()[0])
+            outdated = schema_version(self._connection) != self._schema
+        except sqlite3.Error:
+            return False  # the error there was says more
         finally:
             self._guard.own = False
-
-    def leave(self) -> None:
-        """End the read transaction, whatever became of the query."""
-        if self._connection is not None:
-            self._guard.own = True
-            try:
-                self._connection.rollback()
-            except sqlite3.Error:
-                self.close()
-            finally:
-                self._guard.own = False
+        if outdated:
+            self.close()
+        return outdated
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -198,7 +190,7 @@ class Database:
         # A virtual table's constructor declares a table: under the guard it would be denied.
         policy = self._config["policy"]
         connection.execute("begin")
-        self._schema = int(connection.execute("pragma schema_version").fetchone()[0])
+        self._schema = schema_version(connection)
         tables = dict(connection.execute("select name, sql from sqlite_master where type = 'table' and rootpage = 0"))
         allowed = {name for name, sql in tables.items() if module_of(sql) in policy["modules"]}
         built_in = {row[0] for row in connection.execute("select name from pragma_module_list")}
@@ -228,6 +220,10 @@ def uri(path: bytes) -> str:
 
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("pragma schema_version").fetchone()[0])
 
 
 def module_of(statement: str | None) -> str | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cellhost.store.errors import InvalidParams, StorageError
+from cellhost.store.errors import Denied, InvalidParams, StorageError
 from cellhost.store.guard import GuardedReader
 
 if TYPE_CHECKING:
@@ -165,6 +165,23 @@ async def test_what_a_writer_commits_is_seen_schema_included(guard_file: Path) -
                 ["quick brown"]
             ]
         assert (await reader.query("select value from json_each('[3]')")).rows == [[3]]
+
+
+async def test_a_table_of_a_module_off_the_list_is_denied_though_it_was_made_after_the_file_was_opened(
+    guard_file: Path,
+) -> None:
+    async with GuardedReader(guard_file, workers=1) as reader:
+        await reader.query("select 1")
+        with closing(sqlite3.connect(guard_file)) as writer:
+            writer.execute("create virtual table listed using fts3tokenize('simple')")
+            writer.commit()
+            for _ in range(2):
+                with pytest.raises(Denied):
+                    await reader.query("select token from listed where input = 'a b'")
+            writer.execute("drop table listed")
+            writer.execute("create table listed(a)")
+            writer.commit()
+        assert (await reader.query("select * from listed")).rows == []
 
 
 async def test_a_file_in_rollback_mode_that_is_locked_says_to_try_again(tmp_path: Path) -> None:
