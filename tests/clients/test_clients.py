@@ -161,5 +161,6 @@ async def test_every_transcript_lists_what_the_registry_has_today(
 
 def result_of(message: Any) -> dict[str, Any]:
     """A response's result if it is an object; else an empty one."""
-    result = message.get("result") if isinstance(message, dict) else None
+    response: dict[str, Any] = message if isinstance(message, dict) else {}
+    result: Any = response.get("result")
     return result if isinstance(result, dict) else {}
