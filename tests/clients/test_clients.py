@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -161,6 +161,6 @@ async def test_every_transcript_lists_what_the_registry_has_today(
 
 def result_of(message: Any) -> dict[str, Any]:
     """A response's result if it is an object; else an empty one."""
-    response: dict[str, Any] = message if isinstance(message, dict) else {}
-    result: Any = response.get("result")
-    return result if isinstance(result, dict) else {}
+    response = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
+    result = response.get("result")
+    return cast("dict[str, Any]", result) if isinstance(result, dict) else {}
