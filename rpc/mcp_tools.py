@@ -71,7 +71,7 @@ async def call_tool(
 def success(result: Any, tool: Tool[Any, Any], budget: int) -> dict[str, Any]:
     """A `CallToolResult`: the structured content, and the same JSON as text."""
     structured = cast("dict[str, Any]", result) if isinstance(result, dict) else {"result": result}
-    text = strictjson.encode(fit(structured, budget, tool.go_on))
+    text = strictjson.encode(fit(structured, budget, tool.go_on, keyed=tool.keyed))
     return {"content": [{"type": "text", "text": text.decode()}], "structuredContent": msgspec.Raw(text)}
 
 

@@ -33,34 +33,63 @@ async def page_within(call: Call, limit: int, fetch: Callable[[int], Awaitable[T
         limit = max(1, min(limit - 1, limit * call.budget // taken))
 
 
-def fit(result: dict[str, Any], max_chars: int, go_on: str) -> dict[str, Any]:
-    """The result itself if it fits; else cut at its longest list, then in its long texts, and marked `truncated`."""
+def fit(result: dict[str, Any], max_chars: int, go_on: str, *, keyed: bool = False) -> dict[str, Any]:
+    """The result itself if it fits; else cut and marked `truncated`, with where to go on.
+
+    Cut are its longest list, then its long texts, then its largest object. A `keyed` result is a collection itself,
+    such as tables by their names: members are left out from its end.
+    """
     if size(result) <= max_chars:
         return result
     room = max_chars - _MARKS_CHARS - len(go_on)
-    cut = _cut_longest_list(result, room)
+    cut = _cut_members(result, room) if keyed else _cut_largest(result, list, room)
     for longest in _SHORTENINGS:
         if size(cut) <= room:
             break
         cut = _shortened(cut, longest)
     if size(cut) > room:
+        cut = _cut_largest(cut, dict, room)
+    if size(cut) > room:
         cut = {}
     return cut | {"truncated": True, "go_on_with": go_on}
 
 
-def _cut_longest_list(result: dict[str, Any], room: int) -> dict[str, Any]:
-    lists = {name: cast("list[Any]", value) for name, value in result.items() if isinstance(value, list)}
-    if not lists:
+def _cut_largest(result: dict[str, Any], kind: type[list[Any] | dict[str, Any]], room: int) -> dict[str, Any]:
+    """The result with the largest of its lists, or of its objects, cut so that all of it fits."""
+    sizes = {name: size(value) for name, value in result.items() if isinstance(value, kind)}
+    if not sizes:
         return result
-    name = max(lists, key=lambda each: size(lists[each]))
-    left = room - size(result | {name: []})
+    name = max(sizes, key=sizes.__getitem__)
+    left = room - (size(result) - sizes[name])
+    return result | {name: _leading(result[name], left)}
+
+
+def _cut_members(result: dict[str, Any], room: int) -> dict[str, Any]:
+    """The first members that fit; in one that would take more than half of the room, its longest list is cut."""
+    most = room // 2
+    members = {key: _cut_member(value, most) for key, value in result.items()}
+    kept: dict[str, Any] = _leading(members, room)
+    return kept
+
+
+def _cut_member(member: Any, most: int) -> Any:
+    if size(member) <= most:
+        return member
+    return (
+        _cut_largest(cast("dict[str, Any]", member), list, most) if isinstance(member, dict) else _leading(member, most)
+    )
+
+
+def _leading(collection: Any, room: int) -> Any:
+    """A list's or an object's first items that fit, and one at least."""
+    pairs = isinstance(collection, dict)
     kept: list[Any] = []
-    for item in lists[name]:
-        left -= size(item) + 1
-        if left < 0 and kept:
+    for item in cast("dict[str, Any]", collection).items() if pairs else cast("list[Any]", collection):
+        room -= size(item) + 1
+        if room < 0 and kept:
             break
         kept.append(item)
-    return result | {name: kept}
+    return dict(kept) if pairs else kept
 
 
 def _shortened(value: Any, longest: int) -> Any:

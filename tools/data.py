@@ -52,6 +52,7 @@ class QuerySchemaTool(Tool[QuerySchemaParams, dict[str, Any]]):
     )
     bare_when_empty = True
     apart = True
+    keyed = True
     go_on = "query: SELECT name, sql FROM sqlite_schema LIMIT … OFFSET …"
 
     def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -287,10 +288,14 @@ class LineageGraphTool(Tool[LineageGraphParams, LineageGraph]):
         records = await call.host.store.project(call.caller.project_id)
         depth = self.DEFAULT_DEPTH if params.max_depth is None else params.max_depth
         nodes = self.DEFAULT_NODES if params.max_nodes is None else params.max_nodes
-        return await call.host.store.run(
-            records.lineage.graph,
-            params.version_id,
-            direction=params.direction or "up",
-            max_depth=depth,
-            max_nodes=nodes,
-        )
+
+        async def walk(most: int) -> LineageGraph:
+            return await call.host.store.run(
+                records.lineage.graph,
+                params.version_id,
+                direction=params.direction or "up",
+                max_depth=depth,
+                max_nodes=most,
+            )
+
+        return await page_within(call, nodes, walk)

@@ -45,6 +45,8 @@ class Tool(Method[P, R]):
     """It can undo what somebody did: overwrite a file, end a job."""
     go_on: ClassVar[str] = "ask for less"
     """How a caller gets the rest of an answer that was cut to its door's budget."""
+    keyed: ClassVar[bool] = False
+    """The answer is a collection by names: cut, it lacks members from its end."""
     bare: ClassVar[str | None] = None
     """The parameter that `execute` forwards as it is when it is the only one given."""
     bare_when_empty: ClassVar[bool] = False

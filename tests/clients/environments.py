@@ -36,6 +36,7 @@ PYTHON_PACKAGES: dict[str, tuple[str, ...]] = {
     "pygls": ("pygls>=2",),
     "python-lsp-jsonrpc": ("python-lsp-jsonrpc>=1.1",),
     "agent-client-protocol": ("agent-client-protocol>=0.12",),
+    "pyzipcode": ("pyzipcode>=3",),  # no client: it ships a database
 }
 NPM_PACKAGES: dict[str, tuple[str, ...]] = {
     "sdk": ("@modelcontextprotocol/sdk@>=1.32 <2", "zod@>=4"),

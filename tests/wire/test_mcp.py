@@ -152,6 +152,24 @@ async def test_a_long_answer_is_cut_to_the_budget_and_says_how_to_go_on(spawn: S
             assert result["structuredContent"]["truncated"] is True, name
 
 
+async def test_a_graph_over_the_budget_has_fewer_nodes_and_says_why(spawn: Spawn) -> None:
+    async with spawn() as peer:
+        await peer.result("write_file", ["a.txt", "x"])
+        versions: list[str] = []
+        for number in range(120):
+            given = {"path": "a.txt", "filename": f"step_{number}.txt", "input_version_ids": versions[-1:]}
+            versions.append((await peer.result("save_artifact", given))["version_id"])
+        call = {"name": "lineage_graph", "arguments": {"version_id": versions[-1], "max_depth": 100}}
+        result = await peer.result("tools/call", call)
+        assert len(result["content"][0]["text"]) <= 16_000
+        graph = result["structuredContent"]
+        assert graph["truncated"] is True
+        assert graph["reason"]
+        assert 50 < len(graph["nodes"]) < 120
+        assert set(graph["info"]) == set(graph["nodes"])
+        assert len(graph["edges"]) == len(graph["nodes"]) - 1
+
+
 async def test_a_job_of_another_project_is_absent(spawn: Spawn) -> None:
     async with spawn() as peer:
         await peer.result("frame_new", {"kind": "turn", "project_id": "other"})

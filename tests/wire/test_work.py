@@ -109,21 +109,3 @@ async def test_calls_of_a_job_are_audited_as_the_jobs(spawn: Spawn, tmp_path: Pa
     with Store(tmp_path / "data") as store:
         rows = store.control.audit.list(tool="write_file")
         assert [(row.door, row.exec_id, row.ok) for row in rows] == [("kernel", launched["exec_id"], True)]
-
-
-async def test_a_user_database_can_be_queried_and_not_written(spawn: Spawn, tmp_path: Path) -> None:
-    import sqlite3
-
-    path = tmp_path / "sales 50%?.db"
-    database = sqlite3.connect(path)
-    database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, total REAL)")
-    database.execute("INSERT INTO orders VALUES (1, 9.5)")
-    database.commit()
-    database.close()
-    async with spawn("--database", f"sales={path}") as peer:
-        rows = await peer.result("query", {"sql": "SELECT total FROM orders", "database": "sales"})
-        assert rows == [{"total": 9.5}]
-        schema = await peer.result("query_schema", {"database": "sales"})
-        assert [column["name"] for column in schema["orders"]["columns"]] == ["id", "total"]
-        assert (await peer.error("query", {"sql": "DELETE FROM orders", "database": "sales"}))["code"] == -31403
-        assert (await peer.error("query", {"sql": "SELECT 1", "database": "absent"}))["code"] == -31404
