@@ -52,20 +52,27 @@ def serving(path: Path) -> Generator[tuple[Ask, Callable[[], object]]]:
         plain = ours(folder, str(path))[0]
         peer = Peer(plain.command, plain.speech)
         more = {"database": "bench", "format": "table"}
-        yield lambda sql, params: peer.ask("query", {"sql": sql, "params": params, **more}), lambda: peer.ask(PING, {})
-        peer.close()
+        try:
+            yield (
+                lambda sql, params: peer.ask("query", {"sql": sql, "params": params, **more}),
+                lambda: peer.ask(PING, {}),
+            )
+        finally:
+            peer.close()
 
 
 @contextmanager
 def fastmcp(path: Path) -> Generator[Ask]:
     peer = Peer([str(environments.python("fastmcp")), str(SERVERS / "readonly.py"), str(path)], MCP)
-    yield lambda sql, params: peer.ask("query", {"sql": sql, "params": params})
-    peer.close()
+    try:
+        yield lambda sql, params: peer.ask("query", {"sql": sql, "params": params})
+    finally:
+        peer.close()
 
 
 @contextmanager
 def datasette(path: Path) -> Generator[Ask]:
-    """Over one kept connection; parameters are in the address, by name."""
+    """A connection for each call; parameters are in the address, by name."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     settings = ("max_returned_rows", "10000", "sql_time_limit_ms", "60000", "num_sql_threads", "1")
@@ -89,12 +96,15 @@ def datasette(path: Path) -> Generator[Ask]:
                 sql = sql.replace("?", f":p{number}", 1)
             named = {f"p{number}": value for number, value in enumerate(params)}
             address = f"/{path.stem}.json?" + urllib.parse.urlencode({"sql": sql, "_shape": "arrays", **named})
+            connection.close()  # it ends what has been idle for 5 s, and others may take as long
             connection.request("GET", address)
             return json.loads(connection.getresponse().read())
 
-        yield ask
-        connection.close()
-        process.terminate()
+        try:
+            yield ask
+        finally:
+            connection.close()
+            process.terminate()
 
 
 def timed(ask: Ask, case: str) -> float:
