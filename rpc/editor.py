@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from ..store.errors import HostError
@@ -70,8 +69,8 @@ async def _shut_down(incoming: Incoming) -> None:
 def _initialising(watch: Callable[[int], None]) -> Handler:
     async def initialize(incoming: Incoming, process_id: Any) -> dict[str, Any]:
         incoming.connection.peer.editor = True
-        if isinstance(process_id, int) and process_id > 0 and process_id != os.getppid():
-            watch(process_id)  # our own parent's end closes our input anyway
+        if isinstance(process_id, int) and process_id > 0:
+            watch(process_id)  # if it is our parent, its end need not close our input: a sibling may hold that open
         return {"capabilities": {}, "serverInfo": {"name": "cellhost", "version": VERSION}}
 
     @takes_anything

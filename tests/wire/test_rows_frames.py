@@ -9,7 +9,7 @@ import pytest
 
 from cellhost.rpc.framing import MAX_FRAME, encode
 
-from .raw_peer import line_of
+from .raw_peer import ODD, line_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,6 +172,19 @@ def test_row_5_an_mcp_peer_gets_no_id_with_the_error_of_a_second_request_of_one_
         assert "id" not in refused
         assert (refused["error"]["code"], refused["error"]["data"]["id"]) == (-32600, "same")
         call_tool(peer, "exec_interrupt", {"exec_id": exec_id}, until="same")
+
+
+def test_row_5_a_refused_request_is_answered_in_its_own_dialect(raw: RawSpawn) -> None:
+    meta = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
+    with raw(command=ODD) as peer:
+        peer.send("odd/wait", ["never"], id="same")
+        for params, has_id in ((meta, False), ({}, True)):
+            for id_ in ("same", None, 1.5):
+                peer.send("odd/echo", params, id=id_)
+                refused = peer.message()
+                assert (refused["error"]["code"], "id" in refused) == (-32600, has_id)
+        peer.send("$/cancelRequest", {"id": "same"})
+        assert peer.message()["id"] == "same"
 
 
 def test_row_5_what_is_no_request_does_not_settle_the_call_whose_id_it_has(raw: RawSpawn) -> None:
