@@ -6,7 +6,7 @@ Knows no descriptor: it is fed frames and given a `send`. The wire and the kerne
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import anyio
 import msgspec
@@ -101,7 +101,7 @@ class Connection:
 
     def cancel(self, id_: Any) -> None:
         """Cancel the request of that id, if it is in flight; one that has not begun is settled at once."""
-        incoming = self.in_flight.get(id_) if isinstance(id_, int | str) else None
+        incoming = self.in_flight.get(id_) if _is_id(id_) else None
         if incoming is None:
             return
         incoming.cancel()
@@ -261,7 +261,11 @@ def _object(value: Any) -> dict[str, Any]:
 
 def _id_of(request: dict[str, Any]) -> Id | None:
     id_ = request.get("id")
-    return id_ if isinstance(id_, int | str) and not isinstance(id_, bool) else None
+    return id_ if _is_id(id_) else None
+
+
+def _is_id(value: Any) -> TypeGuard[Id]:
+    return isinstance(value, int | str) and not isinstance(value, bool)
 
 
 def _problem(request: dict[str, Any]) -> str | None:
@@ -270,7 +274,7 @@ def _problem(request: dict[str, Any]) -> str | None:
         return '"jsonrpc" must be "2.0"'
     if not isinstance(request.get("method"), str):
         return '"method" must be a string'
-    if "id" in request and (isinstance(request["id"], bool) or not isinstance(request["id"], int | str)):
+    if "id" in request and not _is_id(request["id"]):
         return '"id" must be a string or an integer'
     if not isinstance(request.get("params"), dict | list | None):
         return '"params" must be an object or an array'

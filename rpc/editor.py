@@ -33,20 +33,22 @@ class EditorMethods(dict[str, "Handler"]):
     def __init__(self, plain: Mapping[str, Handler], stop: Callable[[int], None], watch: Callable[[int], None]) -> None:
         super().__init__()
         self._plain = plain
-        self["initialize"] = _initialising(watch)
-        self["shutdown"] = _handler(_shut_down)
+        self["initialize"] = _before_shutdown(_initialising(watch))
+        self["shutdown"] = _before_shutdown(_handler(_shut_down))
         self["exit"] = _exiting(stop)
 
     def __missing__(self, name: str) -> Handler:
-        plain = self._plain[name]
+        return _before_shutdown(self._plain[name])
 
-        @takes_anything
-        async def handle(incoming: Incoming, /, *args: Any, **kwargs: Any) -> Result:
-            if incoming.connection.peer.shutting_down:
-                return await answer(_refuse())
-            return await plain(incoming, *args, **kwargs)
 
-        return handle
+def _before_shutdown(handler: Handler) -> Handler:
+    @takes_anything
+    async def handle(incoming: Incoming, /, *args: Any, **kwargs: Any) -> Result:
+        if incoming.connection.peer.shutting_down:
+            return await answer(_refuse())
+        return await handler(incoming, *args, **kwargs)
+
+    return handle
 
 
 def _handler(method: Callable[[Incoming], Any]) -> Handler:

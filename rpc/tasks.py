@@ -71,27 +71,29 @@ class Tasks:
 
     async def _peek(self, task_id: str) -> dict[str, Any]:
         budget = self._host.config.limits.mcp_chars
-        outcome: dict[str, Any] = await self._host.call(
-            "exec_peek", {"exec_id": task_id}, Call(self._host, "mcp", budget=budget)
-        )
-        return outcome
+        call = Call(self._host, "mcp", budget=budget)
+        outcome: dict[str, Any] = await self._host.call("exec_peek", {"exec_id": task_id}, call)
+        records = await self._host.store.project(call.caller.project_id)
+        job = await self._host.store.run(records.jobs.find, task_id)
+        return outcome if job is None else outcome | {"created_at": job.created_at}
 
     def _result(self, outcome: dict[str, Any]) -> dict[str, Any]:
+        answer = {name: value for name, value in outcome.items() if name != "created_at"}
         try:
-            result = success(outcome, find_tool("exec_wait"), self._host.config.limits.mcp_chars)
+            result = success(answer, find_tool("exec_wait"), self._host.config.limits.mcp_chars)
         except HostError as error:
             return {"resultType": "complete", **failure(error)}
         return {"resultType": "complete", "isError": outcome["status"] != "done", **result}
 
 
 def _shown(outcome: dict[str, Any]) -> dict[str, Any]:
-    began = outcome.get("started_at") or outcome.get("created_at") or 0
+    created = outcome.get("created_at") or outcome.get("started_at") or 0
     return {
         "taskId": outcome["exec_id"],
         "status": _STATES.get(outcome["status"], "completed"),
         "statusMessage": _message(outcome),
-        "createdAt": _iso(began),
-        "lastUpdatedAt": _iso(outcome.get("ended_at") or began),
+        "createdAt": _iso(created),
+        "lastUpdatedAt": _iso(outcome.get("ended_at") or outcome.get("started_at") or created),
         "ttlMs": None,
         "pollIntervalMs": POLL_MS,
     }

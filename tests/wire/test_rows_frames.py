@@ -156,6 +156,9 @@ def test_row_5_one_and_the_text_1_are_two_ids(raw: RawSpawn) -> None:
         peer.send("exec_wait", [exec_id], id="1")
         peer.send("$/cancelRequest", {"id": "1"})
         assert peer.message()["id"] == "1"
+        for id_ in (True, 1.0, None, [1]):
+            peer.send("$/cancelRequest", {"id": id_})
+        assert peer.call("ping")["result"], "none of them is the number 1"
         peer.send("$/cancelRequest", {"id": 1})
         answered = peer.message()["id"]
         assert (answered, type(answered)) == (1, int)
