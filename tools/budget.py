@@ -28,9 +28,12 @@ async def page_within(call: Call, limit: int, fetch: Callable[[int], Awaitable[T
     """Fetch a page of `limit` rows, of fewer while the page is over the call's budget."""
     while True:
         page = await fetch(limit)
-        if call.budget is None or limit == 1 or (taken := size(page)) <= call.budget:
+        if call.budget is None or limit == 1:
             return page
-        limit = max(1, min(limit - 1, limit * call.budget // taken))
+        room = call.budget - _MARKS_CHARS
+        if (taken := size(page)) <= room:
+            return page
+        limit = max(1, min(limit - 1, limit * room // taken))
 
 
 def fit(result: dict[str, Any], max_chars: int, go_on: str, *, keyed: bool = False) -> dict[str, Any]:
