@@ -70,6 +70,9 @@ class Connection:
     def receive(self, item: Item) -> None:
         """Take one frame, or what stands for one that could not be read. Never raises, never waits."""
         if isinstance(item, Oversized):
+            if self.outgoing.waits_for(item.id):  # an answer to us, of which no more can be known
+                self.outgoing.answered({"id": item.id})
+                return
             self._refuse(f"the frame has {item.size} bytes, more than a frame may have", item.id)
             return
         if isinstance(item, BadHeader):

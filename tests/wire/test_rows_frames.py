@@ -240,6 +240,16 @@ def test_row_6_only_the_first_answer_to_a_question_counts(raw: RawSpawn) -> None
         assert peer.call("exec_list")["result"] == []
 
 
+def test_row_6_an_answer_to_us_that_is_over_the_cap_is_not_answered_and_decides_nothing(raw: RawSpawn) -> None:
+    with raw() as peer:
+        peer.call("subscribe", {"events": ["permission"]})
+        peer.send("exec_background", ["1"], id="asks")
+        asked = peer.message()
+        peer.write(b'{"jsonrpc":"2.0","id":"%b","result":"%b"}\n' % (asked["id"].encode(), b"x" * MAX_FRAME))
+        refused = peer.message()
+        assert (refused["id"], refused["error"]["code"]) == ("asks", -31401)
+
+
 def test_row_7_members_nobody_knows_and_params_null_are_accepted_in_every_dialect(raw: RawSpawn) -> None:
     with raw() as peer:
         for method, params in (("exec_list", None), ("tools/list", {}), ("tools/call", {"name": "exec_list", "x": 1})):
