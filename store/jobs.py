@@ -33,6 +33,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     language: str = "python"
     label: str | None = None
     kernel: str | None = None
+    session: str | None = None
     timeout_s: float | None = None
     memory_mb: int | None = None
     key: str | None = None
@@ -68,6 +69,7 @@ class JobChanges(TypedDict, total=False):
     exit_signal: int
     exit_reason: str
     ended_by: str
+    note: str
     progress_done: float
     progress_total: float | None
     progress_message: str | None
@@ -142,6 +144,11 @@ class Jobs:
             self._set("cells", "cell_id", job.cell_id, {k: v for k, v in given.items() if k in _OF_CELL})
         return True
 
+    def ran_in_session(self, root_frame_id: str, session: str) -> bool:
+        """Whether a cell has run in a kernel of that name, whichever server it was."""
+        where = "root_frame_id = ? AND session = ? AND started_at IS NOT NULL"
+        return bool(self._database.value(f"SELECT 1 FROM jobs WHERE {where} LIMIT 1", [root_frame_id, session]))
+
     def live(self, server_id: str) -> list[Job]:
         """The jobs of a server that have not ended, oldest first."""
         states = ", ".join(f"'{state}'" for state in LIVE)
@@ -205,6 +212,7 @@ def _queued(new: NewJob, cell: Cell) -> Job:
         label=new.label,
         status="queued",
         kernel=new.kernel,
+        session=new.session,
         server_id=new.server_id,
         timeout_s=new.timeout_s,
         memory_mb=new.memory_mb,

@@ -1,5 +1,9 @@
 """Fixtures every test may ask for."""
 
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
 
@@ -7,6 +11,23 @@ import pytest
 def anyio_backend() -> str:
     """Kernels need the asyncio loop (pyzmq), so nothing is claimed for another backend."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def bare_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment that has ipykernel and what it needs, and nothing of ours."""
+    import venv
+
+    folder = tmp_path_factory.mktemp("bare") / ".venv"
+    venv.create(folder, with_pip=False, symlinks=True)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    ours = Path(os.__file__).parent / "site-packages"
+    ours = Path(sys.prefix) / "lib" / version / "site-packages" if sys.prefix != sys.base_prefix else ours
+    target = folder / "lib" / version / "site-packages"
+    for entry in ours.iterdir():
+        if "cellhost" not in entry.name and not entry.name.endswith(".pth"):
+            (target / entry.name).symlink_to(entry)
+    return folder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

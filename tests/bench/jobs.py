@@ -48,6 +48,9 @@ class NoRecords:
     async def by_key(self, project_id: str, key: str) -> JobRecord | None:
         return None
 
+    async def ran_in_session(self, project_id: str, root_frame_id: str, session: str) -> bool:
+        return False
+
 
 async def our_first_line(jobs: Jobs) -> float:
     begun = time.perf_counter()

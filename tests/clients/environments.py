@@ -37,6 +37,15 @@ PYTHON_PACKAGES: dict[str, tuple[str, ...]] = {
     "python-lsp-jsonrpc": ("python-lsp-jsonrpc>=1.1",),
     "agent-client-protocol": ("agent-client-protocol>=0.12",),
     "pyzipcode": ("pyzipcode>=3",),  # no client: it ships a database
+    "figures": (
+        "ipykernel>=7",
+        "ipywidgets>=8",
+        "matplotlib>=3.8",
+        "nbformat>=5",
+        "pandas>=2",
+        "plotly>=6",
+        "tqdm>=4.60",
+    ),
     "datasette": ("datasette>=0.65",),  # no client: it reads records.db, and stands beside us in a benchmark
 }
 NPM_PACKAGES: dict[str, tuple[str, ...]] = {

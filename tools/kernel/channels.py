@@ -90,27 +90,27 @@ class Channels:
                 f"{connection_info['transport']}://{connection_info['ip']}-{connection_info[f'{name}_port']}"
             )
 
-    def execute(self, code: str) -> str:
-        """Ask for a cell to be run; the request's id, which its messages carry as `parent_id`."""
+    def execute_request(self, code: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """The message that asks for a cell to be run; what comes of it carries the `msg_id` of its header."""
         content: dict[str, Any] = {
             "code": code,
             "silent": False,
             "store_history": True,
             "user_expressions": {},
             "allow_stdin": False,
-            "stop_on_error": True,
+            "stop_on_error": False,  # one at a time is sent, and a kernel that refuses others might refuse the next
         }
-        return self._request("execute_request", content)
+        request: dict[str, Any] = self._session.msg("execute_request", content, metadata=metadata)
+        return request
 
-    def ask_info(self) -> str:
+    def ask_info(self) -> None:
         """Ask what kernel it is: proof that it is there, and what wakes its event loop."""
-        return self._request("kernel_info_request", {})
+        self.send(self._session.msg("kernel_info_request", {}))
 
-    def _request(self, kind: str, content: dict[str, Any]) -> str:
-        message = self._session.msg(kind, content)
-        self._session.send(self._shell, message)
+    def send(self, request: dict[str, Any]) -> None:
+        """Send a request; the handlers may be called meanwhile, with its reply too."""
+        self._session.send(self._shell, request)
         self._take(*self._handlers[0])
-        return str(message["header"]["msg_id"])
 
     async def read_replies(self) -> None:
         """Hand on replies for ever."""

@@ -34,8 +34,8 @@ class CellError(msgspec.Struct, frozen=True):
 class Execution:
     """The state of one execute request; the events tell its stages."""
 
-    def __init__(self) -> None:
-        self.request_id = ""
+    def __init__(self, request_id: str) -> None:
+        self.request_id = request_id  # known before the request is sent: the reply may be read while it is
         self.sent_at = time.time_ns() // 1_000_000  # epoch milliseconds
         self.started = anyio.Event()  # the kernel has begun with it: from here on an interrupt reaches the code
         self.ending = anyio.Event()  # the reply or the idle is there

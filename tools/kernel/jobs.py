@@ -13,6 +13,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import anyio
+import msgspec
 
 from ...store.errors import Closed, InvalidParams, Issue
 from .ending import ending_before_run
@@ -24,6 +25,7 @@ from .ladder import stop, stop_now
 from .limits import JobLimits
 from .log import DEFAULT_MAX_CHARS, Stream, parse_position
 from .records import FINAL, JobOwner, JobRecord, JobRecords
+from .sessions import KernelSessions, SessionKey
 from .slots import Slots
 from .supervisor import Supervisor
 from .table import JobTable
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
+    from .interpreter import Interpreter
     from .kernel import Kernel
     from .spec import KernelFactory
     from .tokens import Tokens
@@ -87,6 +90,7 @@ class Jobs:
         self._feed = Feed(self._table.live)
         self._reader = LogReader()
         self._supervisor = Supervisor(self.kernels.make_for, self._journal, self._limits)
+        self._sessions = KernelSessions(self.kernels, self._supervisor, records, self._limits, self._table.retire)
         self._keys = anyio.Lock()
         self._waits_over = anyio.Event()
         self._tasks: TaskGroup
@@ -116,8 +120,9 @@ class Jobs:
             live = self._table.live()
             for job in live:
                 await stop_now(job)
-            for job in self._slots.drain():
+            for job in self._slots.drain() + self._sessions.drain():
                 self._tasks.start_soon(self._supervisor.finish, job, ending_before_run(job))
+            self._sessions.kill_now()
             for job in live:
                 await job.finished.wait()
             await self._journal.settle()
@@ -127,6 +132,7 @@ class Jobs:
         for job in self._table.live():
             if job.kernel is not None:
                 job.kernel.kill_now()
+        self._sessions.kill_now()
 
     def end_waits(self) -> None:
         """Have every `wait`, from now on too, answer at once with what there is."""
@@ -153,22 +159,12 @@ class Jobs:
         `InvalidParams` for an `env` or `kernel` that cannot be, `StorageError` when the job cannot be recorded.
         """
         self._require_open()
-        self.kernels.require_allowed()
+        self.kernels.require_allowed(owner.root_frame_id)
         interpreter = self.kernels.choose(kernel)
         environment = self.kernels.environment(interpreter, env)
-        record = JobRecord(
-            exec_id=f"exec-{secrets.token_hex(6)}",
-            cell_id=f"c-{secrets.token_hex(6)}",
-            project_id=owner.project_id,
-            root_frame_id=owner.root_frame_id,
-            frame_id=owner.frame_id,
-            code=code,
-            status="queued",
-            created_at=self._next_moment(),
-            origin=origin,
+        record = msgspec.structs.replace(
+            self._new_record(code, owner, interpreter, origin),
             label=label,
-            kernel=interpreter.executable,
-            server_id=self._server_id,
             timeout_s=_positive("timeout_s", timeout_s),
             memory_mb=_positive("memory_mb", memory_mb),
             key=key,
@@ -181,6 +177,21 @@ class Jobs:
                 return {"exec_id": known.exec_id, "status": known.status}
             return await self._admit(record, interpreter.executable, environment)
 
+    def _new_record(self, code: str, owner: JobOwner, interpreter: Interpreter, origin: str) -> JobRecord:
+        return JobRecord(
+            exec_id=f"exec-{secrets.token_hex(6)}",
+            cell_id=f"c-{secrets.token_hex(6)}",
+            project_id=owner.project_id,
+            root_frame_id=owner.root_frame_id,
+            frame_id=owner.frame_id,
+            code=code,
+            status="queued",
+            created_at=self._next_moment(),
+            origin=origin,
+            kernel=interpreter.executable,
+            server_id=self._server_id,
+        )
+
     def _next_moment(self) -> int:
         """Now, but later than the last time it was asked: the order of launches must show in it."""
         self._last_moment = max(now_ms(), self._last_moment + 1)
@@ -189,20 +200,28 @@ class Jobs:
     async def _admit(self, record: JobRecord, interpreter: str, environment: dict[str, str]) -> dict[str, Any]:
         self._slots.reserve()
         try:
-            with anyio.CancelScope(shield=True):  # a row without its job would stay queued
-                await self._records.created(record)
+            job = await self._write_down(record, interpreter, environment)
         except BaseException:
             self._slots.give_up()
             raise
-        job = Job(record, self._table.log(record), interpreter, environment, self._take_news)
-        self._table.add(job)
         self._slots.enter(job)
-        self._feed.publish(job, "status")
-        if not self._open:  # it has closed meanwhile
-            await stop_now(job)
-            await self._supervisor.finish(job, ending_before_run(job))
+        await self._refuse_when_closed(job)
         self._fill_slots()
         return {"exec_id": job.exec_id, "status": job.record.status}
+
+    async def _write_down(self, record: JobRecord, interpreter: str, environment: dict[str, str]) -> Job:
+        with anyio.CancelScope(shield=True):  # a row without its job would stay queued
+            await self._records.created(record)
+        job = Job(record, self._table.log(record), interpreter, environment, self._take_news)
+        self._table.add(job)
+        self._feed.publish(job, "status")
+        return job
+
+    async def _refuse_when_closed(self, job: Job) -> None:
+        """Give a job its end that was written down while the engine closed."""
+        if not self._open:
+            await stop_now(job)
+            await self._supervisor.finish(job, ending_before_run(job))
 
     def _fill_slots(self) -> None:
         while self._open and (job := self._slots.next()) is not None:
@@ -225,11 +244,65 @@ class Jobs:
             job.token = None
         self._feed.publish(job, kind)
 
-    async def new_kernel(self) -> Kernel:
+    async def new_kernel(self, root_frame_id: str | None = None) -> Kernel:
         """An unstarted kernel of no job, from the same source; `Closed` where team mode forbids it."""
-        self.kernels.require_allowed()
+        self.kernels.require_allowed(root_frame_id)
         self._require_open()
-        return await self.kernels.make()
+        return await self.kernels.make(root_frame_id)
+
+    # Foreground
+
+    async def execute(
+        self, code: str, *, owner: JobOwner, session: str, origin: str = "agent", caller: str | None = None
+    ) -> dict[str, Any]:
+        """Run a job as the next cell of a session's kernel, which keeps its state: `{exec_id, status}`.
+
+        `caller` is the job that asks: a cell of the same session gets `InvalidParams`. Raises `Busy` when too many
+        cells wait in the session, or too many sessions are at work; else as `launch`.
+        """
+        self._require_open()
+        key = SessionKey(owner.project_id, owner.root_frame_id, session)
+        self._refuse_waiting_for_itself(key, caller)
+        interpreter = self.kernels.choose()
+        record = msgspec.structs.replace(self._new_record(code, owner, interpreter, origin), session=session)
+        async with self._sessions.place(key, self._tasks) as place:
+            job = await self._write_down(record, interpreter.executable, {})
+            await self._refuse_when_closed(job)
+            if not job.done:
+                place.enter(job)
+        return {"exec_id": job.exec_id, "status": job.record.status}
+
+    def _refuse_waiting_for_itself(self, key: SessionKey, caller: str | None) -> None:
+        place = self._sessions.get(key)
+        if caller is not None and place is not None and place.running is not None and place.running.exec_id == caller:
+            raise InvalidParams(
+                "a cell cannot wait for its own session",
+                [Issue("$.session", "is the session of the cell that asks")],
+                hint="name another session, or start a background job",
+            )
+
+    async def restart(self, owner: JobOwner, session: str) -> dict[str, Any]:
+        """End a session's kernel with all its cells, so that the next one begins in a fresh kernel.
+
+        `{session, restarted, ended}`: whether there was a kernel, and the ids of the cells that were ended.
+        """
+        self._require_open()
+        key = SessionKey(owner.project_id, owner.root_frame_id, session)
+        place = self._sessions.get(key)
+        if place is None:
+            return {"session": session, "restarted": False, "ended": []}
+        waiting = self._sessions.drain(key)
+        ended = [job.exec_id for job in (place.running, *waiting) if job is not None]
+        with anyio.CancelScope(shield=True):  # nobody else would give the waiting ones their end
+            await place.end_kernel("exec_restart ended it")
+            for job in waiting:
+                await self._end_waiting(job)
+        return {"session": session, "restarted": True, "ended": ended}
+
+    async def _end_waiting(self, job: Job) -> None:
+        job.stop_reason = "interrupt"
+        await self._supervisor.finish(job, ending_before_run(job))
+        self._table.retire(job)
 
     # Looking
 
@@ -320,11 +393,9 @@ class Jobs:
             record = await self._table.record(owner, exec_id)
             if record.status not in FINAL:
                 raise Closed("this job runs in another server", hint="interrupt it there")
-        elif self._slots.withdraw(job):
-            job.stop_reason = "interrupt"
+        elif self._slots.withdraw(job) or self._sessions.withdraw(job):
             with anyio.CancelScope(shield=True):  # nobody else would give it its end
-                await self._supervisor.finish(job, ending_before_run(job))
-            self._table.retire(job)
+                await self._end_waiting(job)
         else:
             await stop(job, "interrupt", self._limits, self._tasks)
         return await self.peek(owner, exec_id)

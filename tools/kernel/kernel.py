@@ -30,6 +30,7 @@ from .execution import Execution
 from .provisioner import KernelExit, LocalProvisioner, Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
     from typing import Self
 
@@ -49,7 +50,7 @@ _PORTS = {"shell_port": 1, "iopub_port": 2, "stdin_port": 3, "control_port": 4, 
 
 
 class Kernel:
-    """A kernel from its process's start to its end; one cell at a time.
+    """A kernel from its process's start to its end; one cell at a time, one or many.
 
     A subclass with another `provisioner_class` runs it elsewhere: the process is started, signalled and ended only
     through its provisioner.
@@ -66,7 +67,7 @@ class Kernel:
         self._channels: Channels | None = None
         self._info_replied = anyio.Event()
         self._heard = False
-        self._usage_at_start: Usage | None = None
+        self._usage_before: Usage | None = None
         self._watching: anyio.CancelScope | None = None
         self._watched = anyio.Event()
         self._watched.set()
@@ -197,7 +198,6 @@ class Kernel:
         while not self._heard:
             await anyio.sleep(_ASK_AGAIN_S)
             self._channels.ask_info()
-        self._usage_at_start = self._provisioner.usage()
         self.ready.set()
 
     def _take_reply(self, message: Message) -> None:
@@ -221,12 +221,23 @@ class Kernel:
         finally:
             self._watched.set()
 
-    def execute(self, code: str) -> Execution:
-        """Start a cell; call it once the kernel is ready."""
+    @property
+    def busy(self) -> bool:
+        """Whether a cell was started that is not over."""
+        return self._execution is not None and not self._execution.over.is_set()
+
+    def execute(self, code: str, cell: Mapping[str, Any] | None = None) -> Execution:
+        """Start a cell; call it once the kernel is ready, and not while it is busy.
+
+        `cell`: what the cell has of its own in a kernel that runs several: `stdout` and `stderr`, the paths of its
+        logs, and `socket`, `token` and `exec_id` for its `host`.
+        """
         assert self._channels is not None
-        self._execution = Execution()
-        self._execution.request_id = self._channels.execute(code)
-        return self._execution
+        self._usage_before = self._provisioner.usage()
+        request = self._channels.execute_request(code, {"cellhost": cell} if cell else {})
+        self._execution = execution = Execution(request["header"]["msg_id"])
+        self._channels.send(request)
+        return execution
 
     async def interrupt(self) -> None:
         """Break the running cell off: SIGINT to the group, then a request that wakes an event loop asleep."""
@@ -247,8 +258,8 @@ class Kernel:
         await self._provisioner.kill()
 
     def usage(self) -> Usage | None:
-        """What the process has used since it was ready."""
-        used, before = self._provisioner.usage(), self._usage_at_start
+        """What the process has used since its last cell began."""
+        used, before = self._provisioner.usage(), self._usage_before
         if used is None or before is None:
             return used
         return Usage(round(max(0.0, used.cpu_s - before.cpu_s), 3), used.peak_rss_kb)

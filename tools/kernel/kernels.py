@@ -1,12 +1,15 @@
 """Where an engine's kernels come from: our own, or those of a factory; in team mode only the latter.
 
-A factory gets a frozen `KernelSpec` and returns (or awaits to) an unstarted `Kernel`.
+A factory gets a frozen `KernelSpec` and returns (or awaits to) an unstarted `Kernel`. Once a session has had a
+foreground kernel, what made that one makes its background kernels too, in team mode as well.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 import secrets
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,7 +23,6 @@ from .tokens import JobIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from .interpreter import Interpreter
     from .job import Job
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 _OURS = frozenset({"python", "python3"})
 _MEBIBYTE = 1 << 20
+_NOWHERE = Path(os.devnull)
 
 
 class KernelSource:
@@ -56,13 +59,18 @@ class KernelSource:
         self._limits = limits
         self._python = python
         self._team_mode = team_mode
+        self._with_foreground: set[str] = set()
 
-    def require_allowed(self) -> None:
-        """Raise `Closed` where team mode wants a factory and there is none."""
-        if self._team_mode and self.factory is None:
+    def note_foreground(self, root_frame_id: str) -> None:
+        """A foreground kernel of that session has started: from here on its background kernels are allowed too."""
+        self._with_foreground.add(root_frame_id)
+
+    def require_allowed(self, root_frame_id: str | None) -> None:
+        """Raise `Closed` where team mode wants a session-scoped factory and that session has none."""
+        if self._team_mode and self.factory is None and root_frame_id not in self._with_foreground:
             raise Closed(
                 "team mode: a background kernel may only come from a session-scoped kernel factory",
-                hint="give build_dispatcher a kernel_factory, or run without team mode",
+                hint="give build_dispatcher a kernel_factory, call exec first, or run without team mode",
             )
 
     def choose(self, kernel: str | Mapping[str, Any] | None = None) -> Interpreter:
@@ -95,27 +103,48 @@ class KernelSource:
     async def make_for(self, job: Job) -> Kernel:
         """A kernel for a job, with a token of its own."""
         record = job.record
-        identity = JobIdentity(record.exec_id, record.cell_id, record.project_id, record.frame_id, record.root_frame_id)
-        job.token = self._tokens.issue(identity)
+        self.require_allowed(record.root_frame_id)
+        _make_folder(job.log)
         memory = None if record.memory_mb is None else record.memory_mb * _MEBIBYTE
         spec = self._spec(record.exec_id, job.log, job.interpreter, job.environment)
-        return await self._make(msgspec.structs.replace(spec, token=job.token, memory_bytes=memory))
+        return await self._make(msgspec.structs.replace(spec, token=self._issue_token(job), memory_bytes=memory))
 
-    async def make(self) -> Kernel:
+    async def make(self, root_frame_id: str | None = None) -> Kernel:
         """A kernel that belongs to no job: its logs lie in the run folder, its `host` has no access."""
+        self.require_allowed(root_frame_id)
         interpreter = self.choose()
         log = JobLog(self._run_dir / f"logs-{secrets.token_hex(3)}")
-        spec = self._spec("kernel", log, interpreter.executable, self.environment(interpreter, None))
-        return await self._make(spec)
+        _make_folder(log)
+        return await self._make(self._spec("kernel", log, interpreter.executable, self.environment(interpreter, None)))
 
-    def _spec(self, name: str, log: JobLog, interpreter: str, environment: dict[str, str]) -> KernelSpec:
+    async def make_foreground(self) -> Kernel:
+        """A kernel for many cells; each brings its logs and its token along (`cell`), between them it has none."""
+        interpreter = self.choose()
+        return await self._make(
+            self._spec("foreground", None, interpreter.executable, self.environment(interpreter, None))
+        )
+
+    def cell(self, job: Job) -> dict[str, Any]:
+        """What a job has of its own in a kernel that it shares with others, for `Kernel.execute`."""
+        _make_folder(job.log)
+        door = self._door()
+        return {
+            "stdout": str(job.log.stdout),
+            "stderr": str(job.log.stderr),
+            "socket": door and str(door),
+            "token": self._issue_token(job),
+            "exec_id": job.exec_id,
+        }
+
+    def _issue_token(self, job: Job) -> str:
+        record = job.record
+        job.token = self._tokens.issue(
+            JobIdentity(record.exec_id, record.cell_id, record.project_id, record.frame_id, record.root_frame_id)
+        )
+        return job.token
+
+    def _spec(self, name: str, log: JobLog | None, interpreter: str, environment: dict[str, str]) -> KernelSpec:
         self.prepare()
-        try:
-            log.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(
-                f"the logs cannot be written: {error.strerror}", hint="check the data folder and its disk"
-            ) from error
         return KernelSpec(
             name=name,
             workspace=self._workspace.resolve(),
@@ -123,17 +152,25 @@ class KernelSource:
             environment=environment,
             folder=self._run_dir / f"k{secrets.token_hex(4)}",
             profile=self._run_dir / "ipython",
-            stdout=log.stdout,
-            stderr=log.stderr,
+            stdout=log.stdout if log else _NOWHERE,
+            stderr=log.stderr if log else _NOWHERE,
             door=self._door(),
             file_bytes=self._limits.file_bytes,
         )
 
     async def _make(self, spec: KernelSpec) -> Kernel:
-        self.require_allowed()
         if self.factory is None:
             from .kernel import Kernel
 
             return Kernel(spec)
         made = self.factory(spec)
         return await made if inspect.isawaitable(made) else made
+
+
+def _make_folder(log: JobLog) -> None:
+    try:
+        log.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"the logs cannot be written: {error.strerror}", hint="check the data folder and its disk"
+        ) from error

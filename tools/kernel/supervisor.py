@@ -1,4 +1,4 @@
-"""Takes one job from its slot to its end: start the kernel, run the cell, say how it ended, take the kernel down.
+"""Takes one job to its end: wait for the kernel, run the cell, say how it ended; a kernel of its own is taken down.
 
 The end is announced before the teardown, and written to the store before it is announced.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -20,7 +21,7 @@ from .log import Ends, read_bytes
 from .waiting import wait_for_any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
     from pathlib import Path
 
     from .execution import Execution
@@ -44,9 +45,27 @@ class Supervisor:
         self._limits = limits
 
     async def run(self, job: Job) -> None:
-        """Run a job to its end; whatever happens, it has one."""
+        """Run a job in a kernel of its own, to its end."""
+        async with self.answering_for(job):
+            kernel = await self._make_kernel(job)
+            async with kernel:
+                await self._run_in(kernel, job)
+            _cut_log(job)
+
+    async def run_cell(
+        self, job: Job, kernel: Kernel, describe: Callable[[Job], Mapping[str, Any]], note: str | None
+    ) -> None:
+        """Run a job in a kernel that goes on afterwards; `describe` tells what it has of its own there."""
+        async with self.answering_for(job):
+            self._change(job, {"status": "starting"} if note is None else {"status": "starting", "note": note})
+            await self._run_in(kernel, job, describe(job))
+            _cut_log(job)
+
+    @asynccontextmanager
+    async def answering_for(self, job: Job) -> AsyncGenerator[None]:
+        """Whatever happens in the block, the job has an end after it."""
         try:
-            await self._supervise(job)
+            yield
         except HostError as error:
             hint = f" ({error.hint})" if error.hint else ""
             await self._finish_early(job, CellError("KernelStartError", f"{error}{hint}", ""))
@@ -59,14 +78,10 @@ class Supervisor:
         if not job.done:
             await self.finish(job, Ending("died", "start", error=error))
 
-    async def _supervise(self, job: Job) -> None:
-        kernel = await self._make_kernel(job)
-        async with kernel:
-            job.kernel = kernel
-            ending = await self._start(job, kernel) or await self._run_cell(job, kernel)
-            await self.finish(job, ending)
-        assert job.ends is not None
-        job.log.cut(job.ends)
+    async def _run_in(self, kernel: Kernel, job: Job, cell: Mapping[str, Any] | None = None) -> None:
+        job.kernel = kernel
+        ending = await self._start(job, kernel) or await self._run_code(job, kernel, cell)
+        await self.finish(job, ending)
 
     async def _start(self, job: Job, kernel: Kernel) -> Ending | None:
         """Wait for the kernel; the job's end if there will be no running."""
@@ -78,8 +93,8 @@ class Supervisor:
             return ending_of_start(kernel.startup_text, kernel.exit)
         return None
 
-    async def _run_cell(self, job: Job, kernel: Kernel) -> Ending:
-        execution = job.execution = kernel.execute(job.record.code)
+    async def _run_code(self, job: Job, kernel: Kernel, cell: Mapping[str, Any] | None) -> Ending:
+        execution = job.execution = kernel.execute(job.record.code, cell)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._announce_run, job, execution)
             await self._wait_within_limit(job, kernel, execution, tasks)
@@ -154,6 +169,11 @@ def _final_fields(job: Job, ending: Ending) -> dict[str, Any]:
     if ending.exit is not None:
         fields |= {"exit_code": ending.exit.code, "exit_signal": ending.exit.signal}
     return fields
+
+
+def _cut_log(job: Job) -> None:
+    assert job.ends is not None
+    job.log.cut(job.ends)
 
 
 def _tail(path: Path, end: int) -> str:
