@@ -8,7 +8,7 @@ import anyio
 import msgspec
 from msgspec import Meta
 
-from .background import Outcome, origin_of, wait_and_show
+from .background import GO_ON, Outcome, origin_of, wait_and_show
 from .tool import Tool, resource_key
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class ExecTool(Tool[ExecParams, Outcome]):
     side_effect_class = "runtime_mutation"
     destructive = True
     target_is_code = True
-    go_on = "exec_peek with since: the answer's next"
+    go_on = GO_ON
 
     def permission_target(self, arguments: Mapping[str, Any]) -> str:
         return cast("str", arguments["code"])
