@@ -66,7 +66,7 @@ class ExecTool(Tool[ExecParams, Outcome]):
     side_effect_class = "runtime_mutation"
     destructive = True
     target_is_code = True
-    go_on = GO_ON
+    go_on = f"exec_peek with {GO_ON}"
 
     def permission_target(self, arguments: Mapping[str, Any]) -> str:
         return cast("str", arguments["code"])

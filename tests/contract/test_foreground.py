@@ -111,7 +111,7 @@ async def test_a_restart_does_not_wait_for_the_cell_that_it_ends(host: Dispatche
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run, "exec", SLOW)
-        while not any(row["stdout_bytes"] for row in await host("exec_list")):
+        while not any(row["stdout_bytes"] for row in await host("exec_list")):  # noqa: ASYNC110 - nothing tells of it
             await anyio.sleep(0.01)
         tasks.start_soon(run, "exec_restart")
     ended = answers["exec"]
