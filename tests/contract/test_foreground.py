@@ -14,6 +14,7 @@ from cellhost.tools.call import Call
 
 from .conftest import WITHIN_S
 from .jobs import OUTCOME, until_it_prints
+from .test_results import problems
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -120,6 +121,15 @@ async def test_a_restart_does_not_wait_for_the_cell_that_it_ends(host: Dispatche
     after = await host("exec", ["'x' in dir()"])
     assert after["result"] == "False"
     assert "exec_restart" in after["note"]
+
+
+async def test_every_answer_is_as_the_output_schema_says(host: Dispatcher) -> None:
+    for code in ("import os", "1 / 0", "os._exit(3)", "print(1); 7"):
+        assert problems("exec", await host("exec", [code])) == []
+    assert problems("exec", await host("exec", {"code": "1", "yield_after_s": 0})) == []
+    assert problems("exec_list", await host("exec_list")) == []
+    for _ in range(2):
+        assert problems("exec_restart", await host("exec_restart")) == []
 
 
 async def test_a_note_is_part_of_the_record(tmp_path: Path) -> None:
