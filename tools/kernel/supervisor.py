@@ -79,13 +79,21 @@ class Supervisor:
         return None
 
     async def _run_cell(self, job: Job, kernel: Kernel) -> Ending:
-        execution = job.execution = kernel.execute(job.record.code)
+        execution = job.execution = kernel.execute(job.record.code, job.outputs.take)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._announce_run, job, execution)
             await self._wait_within_limit(job, kernel, execution, tasks)
             job.over.set()
             tasks.cancel_scope.cancel()
+        await self._settle_outputs(job)
         return ending_of(job, execution, kernel.exit)
+
+    async def _settle_outputs(self, job: Job) -> None:
+        """Have what the job displayed last kept before its end is told; a server that ends has less time for it."""
+        in_haste = job.stop_reason == "shutdown"
+        with anyio.move_on_after(self._limits.shutdown_s / 4 if in_haste else self._limits.outputs_s):
+            await job.outputs.settle()
+        job.outputs.close()
 
     async def _announce_run(self, job: Job, execution: Execution) -> None:
         await execution.started.wait()
