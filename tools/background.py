@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from ..store.errors import HostError, InvalidParams, Issue
 from .budget import page_within, shortened
+from .images import add_images
 from .tool import Tool, resource_key
 
 if TYPE_CHECKING:
@@ -349,4 +350,6 @@ async def _shown(exec_id: str, call: Call, **given: Any) -> Outcome:
         return outcome | short
 
     asked = given.get("max_chars", call.budget)
-    return cast("Outcome", await page_within(call, min(asked, call.budget), page))
+    outcome = await page_within(call, min(asked, call.budget), page)
+    await add_images(outcome, given.get("since"), call)
+    return cast("Outcome", outcome)

@@ -1,6 +1,6 @@
 """The jobs engine: launches, queues, lists, looks at, waits for and stops jobs, each in a kernel of its own.
 
-    async with Jobs(workspace=…, run_dir=…, log_dir=…, records=…, tokens=…, door=…, limits=…) as jobs:
+    async with Jobs(workspace=…, run_dir=…, log_dir=…, records=…, tokens=…, door=…, keep_output=…) as jobs:
         launched = await jobs.launch("print(1)", owner=owner)
         answer = await jobs.wait(owner, launched["exec_id"])
 
@@ -25,7 +25,7 @@ from .ladder import stop, stop_now
 from .limits import JobLimits
 from .log import DEFAULT_MAX_CHARS, Stream, parse_position
 from .outputs import JobOutputs
-from .records import FINAL, JobOutput, JobOwner, JobRecord, JobRecords, KeepOutput, keep_nothing
+from .records import FINAL, JobOutput, JobOwner, JobRecord, JobRecords, KeepOutput
 from .slots import Slots
 from .supervisor import Supervisor
 from .table import JobTable
@@ -63,7 +63,7 @@ class Jobs:
         records: JobRecords,
         tokens: Tokens,
         door: Callable[[], Path | None],
-        keep_output: KeepOutput = keep_nothing,
+        keep_output: KeepOutput,
         limits: JobLimits | None = None,
         python: str | None = None,
         team_mode: bool = False,

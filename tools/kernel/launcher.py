@@ -185,6 +185,7 @@ def _offer_host(shell: Any, path: str) -> None:
     host = sdk.take_host()
     builtins.__dict__["host"] = host
     shell.push({"host": host}, interactive=False)
+    shell.events.register("post_execute", host.flush_progress)
 
 
 def _end_forks_with_their_cell(shell: Any) -> None:

@@ -40,13 +40,12 @@ _UPDATES_PER_AGE = 20
 class _Place:
     """One place in the list: what is shown there, and what is to be."""
 
-    def __init__(
-        self, number: int, display_id: str | None, shown: JobOutput | None, waiting: tuple[Representation, Ends] | None
-    ) -> None:
+    def __init__(self, number: int, display_id: str | None, at: Ends, shown: JobOutput | None) -> None:
         self.number = number
         self.display_id = display_id
+        self.at = at
         self.shown = shown
-        self.waiting = waiting
+        self.waiting: Representation | None = None
 
 
 class JobOutputs:
@@ -88,31 +87,33 @@ class JobOutputs:
                 self._clear()
                 self._announce()
             return
-        pending = (represent(content["data"]), self._position(message))
-        if message.type == "execute_result" and pending[0].mime == PLAIN:
+        representation = represent(content["data"])
+        if message.type == "execute_result" and representation.mime == PLAIN:
             return  # that is the job's result
         display_id = cast("dict[str, Any]", content.get("transient") or {}).get("display_id")
+        places = [place for place in self._places if display_id is not None and place.display_id == display_id]
         if message.type != "update_display_data":
-            self._add_place(display_id, pending)
-        if display_id is not None:
-            for place in self._places:
-                if place.display_id == display_id:
-                    place.waiting = pending
+            places += self._new_place(display_id, self._position(message))
+        for place in places:
+            place.waiting = representation
         self._came.set()
 
     def _position(self, message: Message) -> Ends:
         """Where the logs were; never before an earlier output or beyond what there is."""
-        sizes, last, said = self._sizes(), self._last_at, message.metadata.get(POSITION)
-        if isinstance(said, list) and len(cast("list[Any]", said)) == 2 and all(isinstance(n, int) for n in said):  # noqa: PLR2004
-            out, err = cast("list[int]", said)
-            sizes = Ends(max(last.stdout, min(out, sizes.stdout)), max(last.stderr, min(err, sizes.stderr)))
-        self._last_at = sizes
-        return sizes
+        sizes, last = self._sizes(), self._last_at
+        try:
+            out, err = msgspec.convert(message.metadata.get(POSITION), tuple[int, int])
+        except msgspec.ValidationError:  # not a kernel of our launcher
+            out, err = sizes.stdout, sizes.stderr
+        out, err = min(out, sizes.stdout), min(err, sizes.stderr)
+        self._last_at = Ends(max(out, last.stdout), max(err, last.stderr))
+        return self._last_at
 
     def _clear(self) -> None:
         self._places, self._cleared, self._left_out = [], [], 0
 
-    def _add_place(self, display_id: str | None, pending: tuple[Representation, Ends]) -> None:
+    def _new_place(self, display_id: str | None, at: Ends) -> list[_Place]:
+        """The next place, unless there are too many."""
         if self._clear_next:
             cleared = self._places
             self._clear()
@@ -122,9 +123,10 @@ class JobOutputs:
             self._left_out += 1
             if self._left_out == 1:
                 self._announce()
-            return
+            return []
         shown = self._cleared[count].shown if count < len(self._cleared) else None
-        self._places.append(_Place(count + 1, display_id, shown, pending))
+        self._places.append(_Place(count + 1, display_id, at, shown))
+        return self._places[-1:]
 
     async def run(self) -> None:
         """Keep what comes, one at a time, until `close`."""
@@ -136,10 +138,10 @@ class JobOutputs:
                 with anyio.move_on_after(wait_s):
                     await self._came.wait()
                 continue
-            pending = place.waiting
-            assert pending is not None
-            output = await self._kept(place.number, *pending)
-            if place.waiting is pending:
+            representation = place.waiting
+            assert representation is not None
+            output = await self._kept(place.number, representation)
+            if place.waiting is representation:
                 place.waiting = None
             if not self._closed:
                 self._show(place, output)
@@ -159,31 +161,32 @@ class JobOutputs:
         first, last = self._kept_at[number]
         return last + max(_UPDATE_EVERY_S, (last - first) / _UPDATES_PER_AGE)
 
-    async def _kept(self, number: int, representation: Representation, at: Ends) -> JobOutput:
+    async def _kept(self, number: int, representation: Representation) -> JobOutput:
         body, limits = representation.body, self._limits
         if body is None:
-            return JobOutput(representation.mime, None, representation.text, str(at))
+            return JobOutput(representation.mime, None, representation.text, "")
         if len(body) > limits.output_bytes:
-            return _not_kept(representation, at, f"it is over {limits.output_bytes} bytes")
+            return _not_kept(representation, f"it is over {limits.output_bytes} bytes")
         if self._bytes + len(body) > limits.outputs_bytes:
-            return _not_kept(representation, at, f"the job's outputs are over {limits.outputs_bytes} bytes together")
+            return _not_kept(representation, f"the job's outputs are over {limits.outputs_bytes} bytes together")
         try:
             version_id = await self._keep(f"{number}.{representation.ending}", representation)
         except HostError as error:
-            return _not_kept(representation, at, str(error))
+            return _not_kept(representation, str(error))
         except Exception:  # noqa: BLE001
             _LOG.exception("an output cannot be kept")
-            return _not_kept(representation, at, "a fault of cellhost, which is in its log")
+            return _not_kept(representation, "a fault of cellhost, which is in its log")
         now = time.monotonic()
         first, _ = self._kept_at.get(number, (now, now))
         self._kept_at[number] = (first, now)
         self._bytes += len(body)
-        return JobOutput(representation.mime, version_id, representation.text, str(at))
+        return JobOutput(representation.mime, version_id, representation.text, "")
 
     def _show(self, place: _Place, output: JobOutput) -> None:
         if place in self._places:
             self.revision += 1
-            place.shown = msgspec.structs.replace(output, at=f"{output.at}.{self.revision}")
+            at = msgspec.structs.replace(place.at, outputs=self.revision)
+            place.shown = msgspec.structs.replace(output, at=str(at))
             self._announce()
 
     def _announce(self) -> None:
@@ -206,8 +209,7 @@ class JobOutputs:
             return
         for place in self._places:
             if place.waiting is not None:
-                representation, at = place.waiting
-                self._show(place, _not_kept(representation, at, "there was no time for it"))
+                self._show(place, _not_kept(place.waiting, "there was no time for it"))
         if self._left_out > 1:
             self._announce()
         self._closed = True
@@ -215,7 +217,7 @@ class JobOutputs:
         self._came.set()
 
 
-def _not_kept(representation: Representation, at: Ends, why: str) -> JobOutput:
+def _not_kept(representation: Representation, why: str) -> JobOutput:
     note = f"[{representation.mime} was not kept: {why}]"
     text = f"{representation.text}\n{note}" if representation.text else note
-    return JobOutput(representation.mime, None, text, str(at))
+    return JobOutput(representation.mime, None, text, "")

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from ...store.errors import StorageError
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -88,11 +86,6 @@ class KeepOutput(Protocol):
     """Stores a job's output under a name as a version of its own; the version's id. Raises `HostError`."""
 
     async def __call__(self, record: JobRecord, filename: str, representation: Representation) -> str: ...
-
-
-async def keep_nothing(record: JobRecord, filename: str, representation: Representation) -> str:
-    """Where there is no store for outputs."""
-    raise StorageError("there is no store for outputs", hint="give the engine a keep_output")
 
 
 class JobRecords(Protocol):
