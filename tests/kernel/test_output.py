@@ -93,7 +93,7 @@ async def test_one_stream_can_be_asked_for_and_leaves_the_other_for_later(engine
     assert (second["stdout"], second["stderr"]) == ("", "err\n")
 
 
-@pytest.mark.parametrize("since", ["", "x", "-1.0", "1", "1.2.3", "\uff11.\uff12", "99999999999999999999.0"])
+@pytest.mark.parametrize("since", ["", "x", "-1.0", "1", "1.2.3.4", "\uff11.\uff12", "99999999999999999999.0"])
 async def test_a_since_that_was_never_given_out_is_refused(engine: Engine, since: str) -> None:
     exec_id = await engine.launch("print(1)")
     await engine.finish(exec_id)
