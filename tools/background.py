@@ -266,6 +266,9 @@ class WaitBackgroundExecTool(Tool[ExecWaitParams, Outcome]):
         with call.waiting():
             async with _reporting(params.exec_id, call):
                 outcome = await executor.wait(params.exec_id, **given)
+        progress = outcome.get("progress")
+        if call.progress is not None and progress is not None:  # the last of it may not have been followed any more
+            call.progress(progress["done"], progress["total"], progress["message"])
         if call.budget is None:
             return cast("Outcome", outcome)
         return await _shown(params.exec_id, call, **_given(params, leave_out=("exec_id", "timeout_s", "until")))
