@@ -107,8 +107,9 @@ class SubmitBackgroundExecTool(Tool[ExecBackgroundParams, Launched]):
         "with exec_wait, stop it with exec_interrupt. Each job has a fresh Python process: nothing is left of earlier "
         "ones but their files. `host` is there without an import and calls back: host.query(sql), host.progress(done, "
         "total), host.save_artifact(path), host.read_file(path), …. Files are read and written relative to the "
-        "workspace. What is printed and the value of the last expression are kept. Needs approval unless a rule "
-        "allows it."
+        "workspace. What is printed and the value of the last expression are kept; figures (matplotlib needs no "
+        "set-up), tables and HTML that are displayed become artifacts, listed in `outputs`. The bars of tqdm are the "
+        "job's progress. Needs approval unless a rule allows it."
     )
     read_only = False
     requires_approval = True
