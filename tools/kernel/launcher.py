@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 _OUTPUTS = ("display_data", "update_display_data", "execute_result")
-_SHOWN_CHARS = 100_000  # of a plain text that is too long
+_END_CHARS = 50_000
 # IPython colours its children's output and its own; a log is read by programs.
 _RESTORED_VARIABLES = ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "IPYTHONDIR", "TERM")
 _SIGKILL_ON_PARENT_DEATH = (1, 9)  # PR_SET_PDEATHSIG, SIGKILL (prctl(2))
@@ -163,7 +163,7 @@ def attach(app: Any, settings: dict[str, Any]) -> None:
         sys.path.append(settings["workspace"])
     _offer_host(app.kernel.shell, settings["sdk"])
     _end_forks_with_their_cell(app.kernel.shell)
-    _mark_outputs(app.kernel.session, settings["output_chars"])
+    _bound_messages(app.kernel.session, settings["output_chars"])
     _limit_memory(settings["memory_bytes"])
     for number, log in ((1, settings["stdout"]), (2, settings["stderr"])):
         os.dup2(log, number, inheritable=True)
@@ -201,29 +201,42 @@ def _end_forks_with_their_cell(shell: Any) -> None:
     shell.events.register("post_execute", end_if_child)
 
 
-def _mark_outputs(session: Any, most_chars: int) -> None:
-    """Have what is displayed say where in the logs it came, and send no representation over `most_chars`."""
+def _bound_messages(session: Any, most_chars: int) -> None:
+    """Have what is displayed say where in the logs it came, and keep messages small that the server would only cut.
+
+    A representation over `most_chars` is not sent; of an error's texts, their ends are.
+    """
     import os
 
-    send = session.send
+    serialize = session.serialize
 
-    def send_marked(stream: Any, message: Any, *args: Any, **given: Any) -> Any:
-        if isinstance(message, dict) and message.get("msg_type") in _OUTPUTS:
+    def serialize_bounded(message: Any, ident: Any = None) -> Any:
+        content = message["content"]
+        if message["msg_type"] in _OUTPUTS:
             message["metadata"]["cellhost_at"] = [os.fstat(number).st_size for number in (1, 2)]
-            message["content"]["data"] = _bounded(message["content"]["data"], most_chars)
-        return send(stream, message, *args, **given)
+            message["content"] = {**content, "data": _bounded_bundle(content["data"], most_chars)}
+        elif "evalue" in content:
+            frames = [_ends(str(frame)) for frame in content.get("traceback") or ()]
+            message["content"] = {**content, "evalue": _ends(str(content["evalue"])), "traceback": frames}
+        return serialize(message, ident)
 
-    session.send = send_marked
+    session.serialize = serialize_bounded
 
 
-def _bounded(bundle: dict[str, Any], most_chars: int) -> dict[str, Any]:
+def _bounded_bundle(bundle: dict[str, Any], most_chars: int) -> dict[str, Any]:
     kept = dict(bundle)
     for mime, data in bundle.items():
         if isinstance(data, str) and len(data) > most_chars:
             del kept[mime]
-            text = data[:_SHOWN_CHARS] if mime == "text/plain" else kept.get("text/plain", "")
+            text = _ends(data) if mime == "text/plain" else kept.get("text/plain", "")
             kept["text/plain"] = f"{text}\n[{mime} was not kept: it has {len(data)} characters]"
     return kept
+
+
+def _ends(text: str) -> str:
+    """The text, of a long one its beginning and end."""
+    left_out = len(text) - 2 * _END_CHARS
+    return text if left_out <= 0 else f"{text[:_END_CHARS]}\n[… {left_out} characters left out …]\n{text[-_END_CHARS:]}"
 
 
 def _exit_code(shell: Any) -> int:

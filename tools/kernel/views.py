@@ -109,7 +109,7 @@ def _error_of(record: JobRecord) -> dict[str, Any] | None:
 def _exit_of(record: JobRecord) -> dict[str, Any] | None:
     if record.exit_code is None and record.exit_signal is None:
         return None
-    reason = exit_reason(record.exit_code, record.exit_signal, record.ended_by)
+    reason = exit_reason(record.exit_code, record.exit_signal, record.ended_by, record.memory_mb)
     return {"code": record.exit_code, "signal": record.exit_signal, "reason": reason}
 
 
