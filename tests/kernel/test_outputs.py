@@ -152,7 +152,7 @@ async def test_outputs_are_seen_while_the_job_runs_and_are_news(engine: Engine) 
 
 
 async def test_a_flood_of_outputs_loses_neither_the_result_nor_the_end_of_the_cell(bench: Bench) -> None:
-    async with bench.engine(limits=JobLimits(outputs=5)) as engine:
+    async with bench.engine(limits=JobLimits(outputs=5, settle_s=0.1)) as engine:
         answer = await engine.run(
             "for n in range(5_000): display({'text/plain': f'number {n}' + 'x' * 100}, raw=True)\n'result'"
         )

@@ -49,6 +49,7 @@ class Execution:
         self.error: CellError | None = None
         self.result: str | None = None
         self.exit_requested = False
+        self.heard = 0  # publications so far
         self._replied = False
         self._idle = False
 
@@ -69,6 +70,7 @@ class Execution:
         """Note what is published on behalf of the request."""
         if message.parent_id != self.request_id:
             return
+        self.heard += 1
         if message.type in _OUTPUTS:
             self._on_output(message)
         if message.type == "execute_input":

@@ -202,7 +202,7 @@ class Jobs:
         outputs = JobOutputs(
             keep=partial(self._keep_output, record),
             sizes=log.sizes,
-            on_change=lambda outputs: self._take_outputs(job, outputs),
+            on_change=partial(self._take_outputs, record),
             limits=self._limits,
         )
         job = Job(record, log, interpreter, environment, outputs, self._take_news)
@@ -238,10 +238,11 @@ class Jobs:
             job.token = None
         self._feed.publish(job, kind)
 
-    def _take_outputs(self, job: Job, outputs: tuple[JobOutput, ...]) -> None:
+    def _take_outputs(self, record: JobRecord, outputs: tuple[JobOutput, ...]) -> None:
         fields = {"outputs": outputs}
-        self._journal.note(job.record, fields)
-        job.change(fields, "outputs")
+        self._journal.note(record, fields)
+        if (job := self._table.get(record.exec_id)) is not None:
+            job.change(fields, "outputs")
 
     async def new_kernel(self) -> Kernel:
         """An unstarted kernel of no job, from the same source; `Closed` where team mode forbids it."""

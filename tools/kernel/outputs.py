@@ -82,18 +82,21 @@ class JobOutputs:
             return
         content = message.content
         if message.type == "clear_output":
-            self._clear_next = bool(content.get("wait"))
-            if not self._clear_next:
-                self._clear()
-                self._announce()
+            self._clear(wait=bool(content.get("wait")))
             return
-        representation = represent(content["data"])
-        if message.type == "execute_result" and representation.mime == PLAIN:
+        if message.type == "execute_result" and set(content["data"]) <= {PLAIN}:
             return  # that is the job's result
         display_id = cast("dict[str, Any]", content.get("transient") or {}).get("display_id")
         places = [place for place in self._places if display_id is not None and place.display_id == display_id]
-        if message.type != "update_display_data":
-            places += self._new_place(display_id, self._position(message))
+        is_new = message.type != "update_display_data"
+        if is_new and self._is_full():
+            self._leave_out()
+            is_new = False
+        if not (is_new or places):
+            return
+        representation = represent(content["data"])
+        if is_new:
+            places.append(self._new_place(display_id, self._position(message)))
         for place in places:
             place.waiting = representation
         self._came.set()
@@ -109,24 +112,29 @@ class JobOutputs:
         self._last_at = Ends(max(out, last.stdout), max(err, last.stderr))
         return self._last_at
 
-    def _clear(self) -> None:
-        self._places, self._cleared, self._left_out = [], [], 0
+    def _clear(self, *, wait: bool) -> None:
+        self._clear_next = wait
+        if not wait:
+            self._places, self._cleared, self._left_out = [], [], 0
+            self._announce()
 
-    def _new_place(self, display_id: str | None, at: Ends) -> list[_Place]:
-        """The next place, unless there are too many."""
+    def _is_full(self) -> bool:
+        return len(self._places) >= self._limits.outputs and not self._clear_next
+
+    def _leave_out(self) -> None:
+        self._left_out += 1
+        if self._left_out == 1:
+            self._announce()
+
+    def _new_place(self, display_id: str | None, at: Ends) -> _Place:
         if self._clear_next:
-            cleared = self._places
-            self._clear()
-            self._cleared, self._clear_next = cleared, False
+            self._cleared, self._places, self._left_out = self._places, [], 0
+            self._clear_next = False
         count = len(self._places)
-        if count >= self._limits.outputs:
-            self._left_out += 1
-            if self._left_out == 1:
-                self._announce()
-            return []
         shown = self._cleared[count].shown if count < len(self._cleared) else None
-        self._places.append(_Place(count + 1, display_id, at, shown))
-        return self._places[-1:]
+        place = _Place(count + 1, display_id, at, shown)
+        self._places.append(place)
+        return place
 
     async def run(self) -> None:
         """Keep what comes, one at a time, until `close`."""
@@ -141,10 +149,11 @@ class JobOutputs:
             representation = place.waiting
             assert representation is not None
             output = await self._kept(place.number, representation)
+            self._note_time(place.number)
             if place.waiting is representation:
                 place.waiting = None
             if not self._closed:
-                self._show(place, output)
+                self._show(place.number, output)
             self._went.set()
             self._went = anyio.Event()
 
@@ -161,6 +170,11 @@ class JobOutputs:
         first, last = self._kept_at[number]
         return last + max(_UPDATE_EVERY_S, (last - first) / _UPDATES_PER_AGE)
 
+    def _note_time(self, number: int) -> None:
+        now = time.monotonic()
+        first, _ = self._kept_at.get(number, (now, now))
+        self._kept_at[number] = (first, now)
+
     async def _kept(self, number: int, representation: Representation) -> JobOutput:
         body, limits = representation.body, self._limits
         if body is None:
@@ -176,14 +190,13 @@ class JobOutputs:
         except Exception:  # noqa: BLE001
             _LOG.exception("an output cannot be kept")
             return _not_kept(representation, "a fault of cellhost, which is in its log")
-        now = time.monotonic()
-        first, _ = self._kept_at.get(number, (now, now))
-        self._kept_at[number] = (first, now)
         self._bytes += len(body)
         return JobOutput(representation.mime, version_id, representation.text, "")
 
-    def _show(self, place: _Place, output: JobOutput) -> None:
-        if place in self._places:
+    def _show(self, number: int, output: JobOutput) -> None:
+        """Show it in its place, even if that waits for its successor by now; not if that is gone."""
+        if number <= len(self._places):
+            place = self._places[number - 1]
             self.revision += 1
             at = msgspec.structs.replace(place.at, outputs=self.revision)
             place.shown = msgspec.structs.replace(output, at=str(at))
@@ -209,7 +222,7 @@ class JobOutputs:
             return
         for place in self._places:
             if place.waiting is not None:
-                self._show(place, _not_kept(place.waiting, "there was no time for it"))
+                self._show(place.number, _not_kept(place.waiting, "there was no time for it"))
         if self._left_out > 1:
             self._announce()
         self._closed = True

@@ -112,8 +112,11 @@ class Supervisor:
 
     async def _wait_for_end(self, job: Job, kernel: Kernel, execution: Execution) -> None:
         await wait_for_any(execution.ending, kernel.dead, job.given_up)
-        with anyio.move_on_after(_LAST_MESSAGES_S if kernel.dead.is_set() else self._limits.settle_s):
-            await wait_for_any(execution.over, *(() if kernel.dead.is_set() else (kernel.dead,)))
+        heard = -1
+        while heard < execution.heard and not execution.over.is_set():  # what it published may still be on its way
+            heard = execution.heard
+            with anyio.move_on_after(_LAST_MESSAGES_S if kernel.dead.is_set() else self._limits.settle_s):
+                await wait_for_any(execution.over, *(() if kernel.dead.is_set() else (kernel.dead,)))
         if execution.exit_requested:
             with anyio.move_on_after(self._limits.settle_s):
                 await kernel.dead.wait()
