@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..tools.approval import Ask
     from ..tools.call import ReportProgress
     from ..tools.host import Host
-    from ..tools.images import Image
+    from ..tools.outputs import Image
     from ..tools.tool import Tool
     from .incoming import Incoming
 

@@ -14,7 +14,7 @@ from .mcp_tools import failure, find_tool, success
 
 if TYPE_CHECKING:
     from ..tools.host import Host
-    from ..tools.images import Image
+    from ..tools.outputs import Image
     from ..tools.tool import Tool
     from .incoming import Incoming
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from ..store.errors import HostError, InvalidParams, Issue
 from .budget import page_within, shortened
-from .images import add_images
+from .outputs import add_images, newest
 from .tool import Tool, resource_key
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ Since = Annotated[
 ]
 GO_ON = 'since: "0" for all that was printed, then the answer\'s next; a long result or error: query the jobs table'
 _OUTPUT = ("stdout", "stderr")
+_FOR_OUTPUTS = 4  # the share of a budget that the list of outputs may take
 _LONG = 2000
 """Characters of an error's or result's text over a door with a budget."""
 
@@ -342,18 +343,20 @@ async def _shown(exec_id: str, call: Call, **given: Any) -> Outcome:
     Error and result are cut first, then there is as much output as fits: text that `next` has passed is never cut.
     """
     executor = await call.host.executor(call.caller)
-    if call.budget is None:
+    budget = call.budget
+    if budget is None:
         return cast("Outcome", await executor.peek(exec_id, **given))
 
     async def page(max_chars: int) -> dict[str, Any]:
         outcome: dict[str, Any] = await executor.peek(exec_id, **given | {"max_chars": max_chars})
+        if outcome.get("outputs"):
+            outcome["outputs"] = newest(outcome["outputs"], exec_id, most_chars=budget // _FOR_OUTPUTS)
         rest = {name: value for name, value in outcome.items() if name not in _OUTPUT}
         short: dict[str, Any] = shortened(rest, _LONG)
         if short != rest and "since" not in given:  # with it, `truncated` says that there is more output to get
             short["truncated"] = True
         return outcome | short
 
-    asked = given.get("max_chars", call.budget)
-    outcome = await page_within(call, min(asked, call.budget), page)
-    await add_images(outcome, given.get("since"), call)
+    outcome = await page_within(call, min(given.get("max_chars", budget), budget), page)
+    await add_images(outcome.get("outputs") or (), given.get("since"), call)
     return cast("Outcome", outcome)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .approval import Ask
     from .host import Host
-    from .images import Image
+    from .outputs import Image
 
 Door = Literal["plain", "editor", "mcp", "kernel", "in_process"]
 

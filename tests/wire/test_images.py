@@ -102,6 +102,19 @@ async def test_images_beyond_the_room_are_named_instead(spawn: Spawn) -> None:
         assert result["content"][-1]["text"] == f"An image too large for this answer: read artifact://{first}"
 
 
+async def test_of_many_outputs_the_newest_are_listed(spawn: Spawn) -> None:
+    async with spawn("--allow", "exec_background") as peer:
+        await shake_hands(peer, REVISIONS[-1])
+        exec_id = await launched(peer, "print('x' * 100_000)\nfor n in range(90): display(f'number {n} ' + 'y' * 900)")
+        result = await call(peer, "exec_wait", exec_id=exec_id)
+        assert len(result["content"][0]["text"]) <= 16_000
+        note, *outputs = result["structuredContent"]["outputs"]
+        assert note["text"] == f"[{90 - len(outputs)} earlier outputs: list_artifacts with search {exec_id!r}]"
+        assert len(outputs) >= 3
+        assert outputs[-1]["text"].startswith("'number 89 yyy")
+        assert result["structuredContent"]["stdout"].startswith("xxx")
+
+
 async def test_the_progress_of_a_bar_reaches_a_client(spawn: Spawn) -> None:
     code = "import time\nfrom tqdm import tqdm\nfor n in tqdm(range(30), desc='load'): time.sleep(0.02)"
     async with spawn("--allow", "exec_background") as peer:

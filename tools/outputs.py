@@ -1,4 +1,4 @@
-"""Images a job has displayed, for a door that can show them beside the answer."""
+"""What a job has displayed, as its door can take it: images beside the answer, and no more entries than fit."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..store.errors import HostError
+from .budget import size
+from .kernel.execution import bounded
 from .kernel.log import parse_position
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from ..store.records import Records
     from .call import Call
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 1024 * 1024
 """Of all images of one answer together."""
 
+_TEXT = 500
 _SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
@@ -30,16 +33,30 @@ class Image(msgspec.Struct, frozen=True):
     data: str | None
 
 
-async def add_images(outcome: Mapping[str, Any], since: str | None, call: Call) -> None:
-    """Add the images among a job's outputs to `call.images`, those that came after `since`, the newest first.
+def newest(outputs: Sequence[dict[str, Any]], exec_id: str, *, most_chars: int) -> list[dict[str, Any]]:
+    """The newest outputs that fit, their texts shortened, after a note of how many came before them."""
+    kept: list[dict[str, Any]] = []
+    for output in reversed(outputs):
+        shown = output | {"text": bounded(output["text"], _TEXT)}
+        most_chars -= size(shown)
+        if most_chars < 0:
+            note = f"[{len(outputs) - len(kept)} earlier outputs: list_artifacts with search {exec_id!r}]"
+            kept.append({"mime": "text/plain", "artifact_version_id": None, "text": note, "at": "0"})
+            break
+        kept.append(shown)
+    return kept[::-1]
 
-    Once they are over `MAX_BYTES` together, the rest are added without their data.
+
+async def add_images(outputs: Sequence[dict[str, Any]], since: str | None, call: Call) -> None:
+    """Add those images to `call.images` that came after `since`, the newest first.
+
+    Once they are over `MAX_BYTES` together, the rest are named only.
     """
     if call.images is None:
         return
     seen = 0 if since is None else parse_position(since).outputs
     room = MAX_BYTES
-    for output in reversed(outcome.get("outputs") or ()):
+    for output in reversed(outputs):
         version_id = output["artifact_version_id"]
         if version_id is None or output["mime"] not in _SHOWN or parse_position(output["at"]).outputs <= seen:
             continue
