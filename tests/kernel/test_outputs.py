@@ -89,6 +89,12 @@ async def test_an_output_stands_where_it_came_between_the_lines(engine: Engine) 
     assert (after["stdout"], after["stderr"]) == ("two\nthree\n", "err\n")
 
 
+async def test_a_job_that_has_closed_its_descriptors_can_still_display(engine: Engine) -> None:
+    answer = await engine.run(SHOW + "import os\nprint('x')\nos.close(1)\ndisplay(Png())\nPng()")
+    assert (answer["status"], answer["stdout"]) == ("done", "x\n")
+    assert [output["at"] for output in answer["outputs"]] == ["2.0.1", "2.0.2"]
+
+
 async def test_an_object_with_a_bundle_is_kept_as_its_best_representation(engine: Engine) -> None:
     answer = await engine.run(
         SHOW + "display({'text/plain': 'Figure', 'text/html': '<div>plot</div>',\n"

@@ -68,7 +68,9 @@ async def test_every_way_to_a_bar_leads_here(hosted: Engine, door: Door) -> None
 
 
 async def test_what_a_job_reports_itself_is_not_overruled(hosted: Engine, door: Door) -> None:
-    await hosted.run("from tqdm import tqdm\nhost.progress(1, 4)\nfor n in tqdm(range(9)): pass\nhost.progress(2, 4)")
+    await hosted.run(
+        "from tqdm import tqdm\nawait host.aio.progress(1, 4)\nfor n in tqdm(range(9)): pass\nhost.progress(2, 4)"
+    )
     assert reports(door) == [{"done": 1, "total": 4}, {"done": 2, "total": 4}]
 
 

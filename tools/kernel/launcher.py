@@ -206,6 +206,7 @@ def _bound_messages(session: Any, most_chars: int) -> None:
 
     A representation over `most_chars` is not sent; of an error's texts, their ends are.
     """
+    import contextlib
     import os
 
     serialize = session.serialize
@@ -213,7 +214,8 @@ def _bound_messages(session: Any, most_chars: int) -> None:
     def serialize_bounded(message: Any, ident: Any = None) -> Any:
         content = message["content"]
         if message["msg_type"] in _OUTPUTS:
-            message["metadata"]["cellhost_at"] = [os.fstat(number).st_size for number in (1, 2)]
+            with contextlib.suppress(OSError):  # the code may have closed them
+                message["metadata"]["cellhost_at"] = [os.fstat(number).st_size for number in (1, 2)]
             message["content"] = {**content, "data": _bounded_bundle(content["data"], most_chars)}
         elif "evalue" in content:
             frames = [_ends(str(frame)) for frame in content.get("traceback") or ()]

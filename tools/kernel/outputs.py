@@ -25,7 +25,7 @@ from .records import JobOutput
 from .representation import PLAIN, represent
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from .channels import Message
     from .limits import JobLimits
@@ -45,7 +45,7 @@ class _Place:
         self.display_id = display_id
         self.at = at
         self.shown = shown
-        self.waiting: Representation | None = None
+        self.waiting: Mapping[str, Any] | None = None  # as the kernel sent it
 
 
 class JobOutputs:
@@ -94,11 +94,10 @@ class JobOutputs:
             is_new = False
         if not (is_new or places):
             return
-        representation = represent(content["data"])
         if is_new:
             places.append(self._new_place(display_id, self._position(message)))
         for place in places:
-            place.waiting = representation
+            place.waiting = content["data"]
         self._came.set()
 
     def _position(self, message: Message) -> Ends:
@@ -146,11 +145,11 @@ class JobOutputs:
                 with anyio.move_on_after(wait_s):
                     await self._came.wait()
                 continue
-            representation = place.waiting
-            assert representation is not None
-            output = await self._kept(place.number, representation)
+            bundle = place.waiting
+            assert bundle is not None
+            output = await self._kept(place.number, represent(bundle))
             self._note_time(place.number)
-            if place.waiting is representation:
+            if place.waiting is bundle:
                 place.waiting = None
             if not self._closed:
                 self._show(place.number, output)
@@ -222,7 +221,7 @@ class JobOutputs:
             return
         for place in self._places:
             if place.waiting is not None:
-                self._show(place.number, _not_kept(place.waiting, "there was no time for it"))
+                self._show(place.number, _not_kept(represent(place.waiting), "there was no time for it"))
         if self._left_out > 1:
             self._announce()
         self._closed = True

@@ -214,8 +214,9 @@ def _path(result: Any) -> Any:
 class _AsyncCalls(_Calls):
     """The same methods, awaitable, for asyncio."""
 
-    def __init__(self, pool: Pool, exec_id: str | None) -> None:
+    def __init__(self, pool: Pool, exec_id: str | None, progress: Progress) -> None:
         self._pool = pool
+        self._progress = progress
         self.exec_id = exec_id
 
     async def _run(self, method: str, params: list[Any], read: Callable[[Any], Any] = _same) -> Any:
@@ -223,6 +224,7 @@ class _AsyncCalls(_Calls):
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far the job is."""
+        self._progress.reported = True
         await self._run("progress", [_given(done=done, total=total, message=message)])
 
 
@@ -248,9 +250,9 @@ class Host(_Calls):
         self.exec_id = exec_id
         self.HostError = HostError
         self.sdk = os.path.abspath(__file__)  # noqa: PTH100 - pathlib is not loaded here
-        self.aio = _AsyncCalls(self._pool, exec_id)
-        self.lineage = _Lineage(self)
         self._progress = Progress(self._pool)
+        self.aio = _AsyncCalls(self._pool, exec_id, self._progress)
+        self.lineage = _Lineage(self)
         if path is not None:
             follow_tqdm(self._progress)
 
