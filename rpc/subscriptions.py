@@ -156,7 +156,7 @@ class Subscriptions:
         outcome = await self._peek(item, max_chars=1)
         if item.kind in ("status", "output") or outcome["done"]:
             await self._tell_output(item)
-        if item.kind in ("status", "progress") or outcome["done"]:
+        if item.kind != "output" or outcome["done"]:
             told = {name: outcome[name] for name in ("exec_id", "status", "progress")}
             self._outgoing.notify("exec/update", told | {"next": self._next.get(item.id, "0")})
         if outcome["done"]:

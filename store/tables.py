@@ -169,7 +169,7 @@ RECORDS = Schema(
             session=_EDGE_OF_SESSION,
         ),
     ),
-    steps=(Step("tables"), Step("job_sessions")),
+    steps=(Step("tables"), Step("cell_outputs"), Step("job_sessions")),
 )
 
 _FIRST_RULES = """

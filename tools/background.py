@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from ..store.errors import HostError, InvalidParams, Issue
 from .budget import page_within, shortened
+from .outputs import add_images, newest
 from .tool import Tool, resource_key
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ Since = Annotated[
 ]
 GO_ON = 'since: "0" for all that was printed, then the answer\'s next; a long result or error: query the jobs table'
 _OUTPUT = ("stdout", "stderr")
+_FOR_OUTPUTS = 4  # the share of a budget that the list of outputs may take
 _LONG = 2000
 """Characters of an error's or result's text over a door with a budget."""
 
@@ -106,8 +108,9 @@ class SubmitBackgroundExecTool(Tool[ExecBackgroundParams, Launched]):
         "with exec_wait, stop it with exec_interrupt. Each job has a fresh Python process: nothing is left of earlier "
         "ones but their files. `host` is there without an import and calls back: host.query(sql), host.progress(done, "
         "total), host.save_artifact(path), host.read_file(path), …. Files are read and written relative to the "
-        "workspace. What is printed and the value of the last expression are kept. Needs approval unless a rule "
-        "allows it."
+        "workspace. What is printed and the value of the last expression are kept; figures (matplotlib needs no "
+        "set-up), tables and HTML that are displayed become artifacts, listed in `outputs`. The bars of tqdm are the "
+        "job's progress. Needs approval unless a rule allows it."
     )
     read_only = False
     requires_approval = True
@@ -334,6 +337,9 @@ async def wait_and_show(exec_id: str, call: Call, **given: Any) -> Outcome:
     briefly = {} if call.budget is None else {"max_chars": 1}
     async with _reporting(exec_id, call):
         outcome = await executor.wait(exec_id, **given | briefly)
+    progress = outcome.get("progress")
+    if call.progress is not None and progress is not None:  # the last of it may not have been followed any more
+        call.progress(progress["done"], progress["total"], progress["message"])
     if call.budget is None:
         return cast("Outcome", outcome)
     return await _shown(exec_id, call, **{name: given[name] for name in given.keys() & {"since"}})
@@ -345,16 +351,20 @@ async def _shown(exec_id: str, call: Call, **given: Any) -> Outcome:
     Error and result are cut first, then there is as much output as fits: text that `next` has passed is never cut.
     """
     executor = await call.host.executor(call.caller)
-    if call.budget is None:
+    budget = call.budget
+    if budget is None:
         return cast("Outcome", await executor.peek(exec_id, **given))
 
     async def page(max_chars: int) -> dict[str, Any]:
         outcome: dict[str, Any] = await executor.peek(exec_id, **given | {"max_chars": max_chars})
+        if outcome.get("outputs"):
+            outcome["outputs"] = newest(outcome["outputs"], exec_id, most_chars=budget // _FOR_OUTPUTS)
         rest = {name: value for name, value in outcome.items() if name not in _OUTPUT}
         short: dict[str, Any] = shortened(rest, _LONG)
         if short != rest and "since" not in given:  # with it, `truncated` says that there is more output to get
             short["truncated"] = True
         return outcome | short
 
-    asked = given.get("max_chars", call.budget)
-    return cast("Outcome", await page_within(call, min(asked, call.budget), page))
+    outcome = await page_within(call, min(given.get("max_chars", budget), budget), page)
+    await add_images(outcome.get("outputs") or (), given.get("since"), call)
+    return cast("Outcome", outcome)

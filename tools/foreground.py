@@ -54,12 +54,12 @@ class ExecTool(Tool[ExecParams, Outcome]):
     name = "exec"
     title = "Run a cell"
     description = (
-        "Run Python as the next cell of the session's kernel and answer with what it printed, as exec_peek does. "
-        "Variables and imports stay for the session's later cells; cells of one session run one after the other. For "
-        "short steps that build on each other; use exec_background for what runs long or side by side. A cell that "
-        "takes longer than yield_after_s goes on as a job: the answer has done: false and its exec_id, for exec_wait "
-        "and exec_interrupt (an interrupt keeps the variables if the code reacts to it). An answer with a note says "
-        "that the earlier cells' variables are gone. Needs approval unless a rule allows it."
+        "Run Python as the next cell of the session's kernel and answer with what it printed and displayed, as "
+        "exec_peek does. Variables and imports stay for the session's later cells; cells of one session run one "
+        "after the other. For short steps that build on each other; use exec_background for what runs long or side "
+        "by side. A cell that takes longer than yield_after_s goes on as a job: the answer has done: false and its "
+        "exec_id, for exec_wait and exec_interrupt (an interrupt keeps the variables if the code reacts to it). An "
+        "answer with a note says that the earlier cells' variables are gone. Needs approval unless a rule allows it."
     )
     read_only = False
     requires_approval = True

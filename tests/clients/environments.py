@@ -37,6 +37,7 @@ PYTHON_PACKAGES: dict[str, tuple[str, ...]] = {
     "python-lsp-jsonrpc": ("python-lsp-jsonrpc>=1.1",),
     "agent-client-protocol": ("agent-client-protocol>=0.12",),
     "pyzipcode": ("pyzipcode>=3",),  # no client: it ships a database
+    "datasette": ("datasette>=0.65",),  # no client: it reads records.db, and stands beside us in a benchmark
     "figures": (
         "ipykernel>=7",
         "ipywidgets>=8",
@@ -46,7 +47,6 @@ PYTHON_PACKAGES: dict[str, tuple[str, ...]] = {
         "plotly>=6",
         "tqdm>=4.60",
     ),
-    "datasette": ("datasette>=0.65",),  # no client: it reads records.db, and stands beside us in a benchmark
 }
 NPM_PACKAGES: dict[str, tuple[str, ...]] = {
     "sdk": ("@modelcontextprotocol/sdk@>=1.32 <2", "zod@>=4"),

@@ -30,7 +30,7 @@ from .execution import Execution
 from .provisioner import KernelExit, LocalProvisioner, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -47,6 +47,10 @@ _GONE_WITHIN_S = 2.0
 _ASK_AGAIN_S = 0.05
 _STARTUP_TAIL = 16_000
 _PORTS = {"shell_port": 1, "iopub_port": 2, "stdin_port": 3, "control_port": 4, "hb_port": 5}
+
+
+def _ignore(_message: Message) -> None:
+    """For whoever wants no outputs."""
 
 
 class Kernel:
@@ -172,6 +176,7 @@ class Kernel:
             "stderr": stderr,
             "file_bytes": self.spec.file_bytes,
             "memory_bytes": self.spec.memory_bytes,
+            "output_chars": self.spec.output_chars,
         }
 
     def _door_variables(self) -> dict[str, str]:
@@ -226,8 +231,10 @@ class Kernel:
         """Whether a cell was started that is not over."""
         return self._execution is not None and not self._execution.over.is_set()
 
-    def execute(self, code: str, cell: Mapping[str, Any] | None = None) -> Execution:
-        """Start a cell; call it once the kernel is ready, and not while it is busy.
+    def execute(
+        self, code: str, on_output: Callable[[Message], None] = _ignore, cell: Mapping[str, Any] | None = None
+    ) -> Execution:
+        """Start a cell, once the kernel is ready and while it is not busy; `on_output` gets what it displays.
 
         `cell`: what the cell has of its own in a kernel that runs several: `stdout` and `stderr`, the paths of its
         logs, and `socket`, `token` and `exec_id` for its `host`.
@@ -235,7 +242,7 @@ class Kernel:
         assert self._channels is not None
         self._usage_before = self._provisioner.usage()
         request = self._channels.execute_request(code, {"cellhost": cell} if cell else {})
-        self._execution = execution = Execution(request["header"]["msg_id"])
+        self._execution = execution = Execution(request["header"]["msg_id"], on_output)
         self._channels.send(request)
         return execution
 
