@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -50,18 +51,35 @@ async def test_a_display_of_an_earlier_cell_is_not_the_next_ones(engine: Engine)
     assert len(answer["outputs"]) == 1
 
 
-async def test_every_end_of_a_cell_keeps_what_it_displayed(engine: Engine) -> None:
-    show = "from IPython.display import HTML\ndisplay(HTML('x'))\n"
-    ends = {"1 / 0": "failed", "import os; os._exit(3)": "died", "print('begun')\nimport time; time.sleep(600)": ""}
-    for code, status in ends.items():
-        exec_id = await engine.enter(show + code)
-        if not status:
-            await engine.until_printed(exec_id, "begun")
+@pytest.mark.parametrize("end", ["raises", "interrupted", "died", "restarted"])
+async def test_every_end_of_a_cell_keeps_what_it_displayed(engine: Engine, end: str) -> None:
+    code = "from IPython.display import HTML\nimport os, time\nprint(os.getpid())\ndisplay(HTML('x'))\n"
+    exec_id = await engine.enter(code + ("1 / 0" if end == "raises" else "time.sleep(600)"))
+    if end != "raises":
+        shown = await engine.until(exec_id, lambda answer: bool(answer["outputs"]))
+        if end == "interrupted":
+            await engine.interrupt(exec_id)
+        elif end == "died":
+            os.kill(int(shown["stdout"]), signal.SIGKILL)
+        else:
             await engine.jobs.restart(engine.owner, "default")
-        answer = await engine.finish(exec_id)
-        assert answer["status"] == (status or "interrupted")
-        assert [output["mime"] for output in answer["outputs"]] == ["text/html"]
-        assert answer["outputs"][0]["artifact_version_id"] is not None
+    answer = await engine.finish(exec_id)
+    assert answer["status"] == {"raises": "failed", "died": "died"}.get(end, "interrupted")
+    assert [output["artifact_version_id"] for output in answer["outputs"]] == ["v-1"]
+    assert engine.records.rows[exec_id].outputs[0].artifact_version_id == "v-1"
+
+
+async def test_another_client_of_the_kernel_is_greeted_and_nothing_is_logged(engine: Engine) -> None:
+    answer = await engine.run(
+        "import json, zmq\nfrom ipykernel.connect import get_connection_info\n"
+        "info = json.loads(get_connection_info())\n"
+        "with zmq.Context.instance().socket(zmq.SUB) as client:\n"
+        "    client.subscribe(b'kernel')\n"
+        "    client.connect(f\"ipc://{info['ip']}-{info['iopub_port']}\")\n"
+        "    while not client.poll(50): display('news')\n"
+        "    print('heard')"
+    )
+    assert (answer["status"], answer["stdout"], answer["stderr"]) == ("done", "heard\n", "")
 
 
 async def test_every_kind_of_output_is_kept_as_its_bytes(engine: Engine) -> None:

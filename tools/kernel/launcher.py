@@ -324,7 +324,7 @@ def _bound_messages(session: Any, most_chars: int) -> None:
 
     def serialize_bounded(message: Any, ident: Any = None) -> Any:
         content = message["content"]
-        if message["msg_type"] in _OUTPUTS:
+        if message["header"]["msg_type"] in _OUTPUTS:  # what greets a subscriber has its type only there
             with contextlib.suppress(OSError):  # the code may have closed them
                 message["metadata"]["cellhost_at"] = [os.fstat(number).st_size for number in (1, 2)]
             message["content"] = {**content, "data": _bounded_bundle(content["data"], most_chars)}
