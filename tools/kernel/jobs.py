@@ -9,8 +9,6 @@ Leaving the block kills what runs and records it. Importing this module loads ne
 
 from __future__ import annotations
 
-import secrets
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import anyio
@@ -19,14 +17,14 @@ import msgspec
 from ...store.errors import Closed, InvalidParams, Issue
 from .ending import ending_before_run
 from .feed import Feed, Subscription
-from .job import Job, NewsKind, now_ms
+from .job import Job, now_ms
+from .job_maker import JobMaker
 from .journal import Journal
 from .kernels import KernelSource
 from .ladder import stop, stop_now
 from .limits import JobLimits
 from .log import DEFAULT_MAX_CHARS, Stream, parse_position
-from .outputs import JobOutputs
-from .records import FINAL, JobOutput, JobOwner, JobRecord, JobRecords, KeepOutput
+from .records import FINAL, JobOwner, JobRecord, JobRecords, KeepOutput
 from .sessions import KernelSessions, SessionKey
 from .slots import Slots
 from .supervisor import Supervisor
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from .interpreter import Interpreter
     from .kernel import Kernel
     from .spec import KernelFactory
     from .tokens import Tokens
@@ -74,10 +71,6 @@ class Jobs:
         server_id: str | None = None,
     ) -> None:
         self._limits = limits or JobLimits()
-        self._records = records
-        self._tokens = tokens
-        self._keep_output = keep_output
-        self._server_id = server_id
         self.kernels = KernelSource(
             workspace=workspace,
             run_dir=run_dir,
@@ -92,6 +85,16 @@ class Jobs:
         self._slots = Slots(self._limits)
         self._journal = Journal(records)
         self._feed = Feed(self._table.live)
+        self._maker = JobMaker(
+            records=records,
+            table=self._table,
+            journal=self._journal,
+            feed=self._feed,
+            tokens=tokens,
+            keep_output=keep_output,
+            limits=self._limits,
+            server_id=server_id,
+        )
         self._reader = LogReader()
         self._supervisor = Supervisor(self.kernels.make_for, self._journal, self._limits)
         self._sessions = KernelSessions(self.kernels, self._supervisor, records, self._limits, self._table.retire)
@@ -99,7 +102,6 @@ class Jobs:
         self._waits_over = anyio.Event()
         self._tasks: TaskGroup
         self._open = False
-        self._last_moment = 0
 
     async def __aenter__(self) -> Self:
         self._tasks = await anyio.create_task_group().__aenter__()
@@ -167,7 +169,7 @@ class Jobs:
         interpreter = self.kernels.choose(kernel)
         environment = self.kernels.environment(interpreter, env)
         record = msgspec.structs.replace(
-            self._new_record(code, owner, interpreter, origin),
+            self._maker.describe(code, owner, interpreter, origin),
             label=label,
             timeout_s=_positive("timeout_s", timeout_s),
             memory_mb=_positive("memory_mb", memory_mb),
@@ -181,30 +183,10 @@ class Jobs:
                 return {"exec_id": known.exec_id, "status": known.status}
             return await self._admit(record, interpreter.executable, environment)
 
-    def _new_record(self, code: str, owner: JobOwner, interpreter: Interpreter, origin: str) -> JobRecord:
-        return JobRecord(
-            exec_id=f"exec-{secrets.token_hex(6)}",
-            cell_id=f"c-{secrets.token_hex(6)}",
-            project_id=owner.project_id,
-            root_frame_id=owner.root_frame_id,
-            frame_id=owner.frame_id,
-            code=code,
-            status="queued",
-            created_at=self._next_moment(),
-            origin=origin,
-            kernel=interpreter.executable,
-            server_id=self._server_id,
-        )
-
-    def _next_moment(self) -> int:
-        """Now, but later than the last time it was asked: the order of launches must show in it."""
-        self._last_moment = max(now_ms(), self._last_moment + 1)
-        return self._last_moment
-
     async def _admit(self, record: JobRecord, interpreter: str, environment: dict[str, str]) -> dict[str, Any]:
         self._slots.reserve()
         try:
-            job = await self._write_down(record, interpreter, environment)
+            job = await self._maker.make(record, interpreter, environment)
         except BaseException:
             self._slots.give_up()
             raise
@@ -212,21 +194,6 @@ class Jobs:
         await self._refuse_when_closed(job)
         self._fill_slots()
         return {"exec_id": job.exec_id, "status": job.record.status}
-
-    async def _write_down(self, record: JobRecord, interpreter: str, environment: dict[str, str]) -> Job:
-        with anyio.CancelScope(shield=True):  # a row without its job would stay queued
-            await self._records.created(record)
-        log = self._table.log(record)
-        outputs = JobOutputs(
-            keep=partial(self._keep_output, record),
-            sizes=log.sizes,
-            on_change=partial(self._take_outputs, record),
-            limits=self._limits,
-        )
-        job = Job(record, log, interpreter, environment, outputs, self._take_news)
-        self._table.add(job)
-        self._feed.publish(job, "status")
-        return job
 
     async def _refuse_when_closed(self, job: Job) -> None:
         """Give a job its end that was written down while the engine closed."""
@@ -250,18 +217,6 @@ class Jobs:
         self._table.retire(job)
         self._fill_slots()
 
-    def _take_news(self, job: Job, kind: NewsKind) -> None:
-        if job.done and job.token is not None:
-            self._tokens.revoke(job.token)
-            job.token = None
-        self._feed.publish(job, kind)
-
-    def _take_outputs(self, record: JobRecord, outputs: tuple[JobOutput, ...]) -> None:
-        fields = {"outputs": outputs}
-        self._journal.note(record, fields)
-        if (job := self._table.get(record.exec_id)) is not None:
-            job.change(fields, "outputs")
-
     async def new_kernel(self, root_frame_id: str | None = None) -> Kernel:
         """An unstarted kernel of no job, from the same source; `Closed` where team mode forbids it."""
         self.kernels.require_allowed(root_frame_id)
@@ -280,25 +235,15 @@ class Jobs:
         """
         self._require_open()
         key = SessionKey(owner.project_id, owner.root_frame_id, session)
-        self._refuse_waiting_for_itself(key, caller)
         interpreter = self.kernels.choose()
-        record = msgspec.structs.replace(self._new_record(code, owner, interpreter, origin), session=session)
-        async with self._sessions.place(key, self._tasks) as place:
-            job = await self._write_down(record, interpreter.executable, {})
+        record = msgspec.structs.replace(self._maker.describe(code, owner, interpreter, origin), session=session)
+        async with self._sessions.place(key, self._tasks, caller) as place:
+            job = await self._maker.make(record, interpreter.executable, {})
             await self._refuse_when_closed(job)
             if not job.done:
                 self._tasks.start_soon(job.outputs.run)
                 place.enter(job)
         return {"exec_id": job.exec_id, "status": job.record.status}
-
-    def _refuse_waiting_for_itself(self, key: SessionKey, caller: str | None) -> None:
-        place = self._sessions.get(key)
-        if caller is not None and place is not None and place.running is not None and place.running.exec_id == caller:
-            raise InvalidParams(
-                "a cell cannot wait for its own session",
-                [Issue("$.session", "is the session of the cell that asks")],
-                hint="name another session, or start a background job",
-            )
 
     async def restart(self, owner: JobOwner, session: str) -> dict[str, Any]:
         """End a session's kernel with all its cells, so that the next one begins in a fresh kernel.
@@ -306,22 +251,8 @@ class Jobs:
         `{session, restarted, ended}`: whether there was a kernel, and the ids of the cells that were ended.
         """
         self._require_open()
-        key = SessionKey(owner.project_id, owner.root_frame_id, session)
-        place = self._sessions.get(key)
-        if place is None:
-            return {"session": session, "restarted": False, "ended": []}
-        waiting = self._sessions.drain(key)
-        ended = [job.exec_id for job in (place.running, *waiting) if job is not None]
-        with anyio.CancelScope(shield=True):  # nobody else would give the waiting ones their end
-            await place.end_kernel("exec_restart ended it")
-            for job in waiting:
-                await self._end_waiting(job)
-        return {"session": session, "restarted": True, "ended": ended}
-
-    async def _end_waiting(self, job: Job) -> None:
-        job.stop_reason = "interrupt"
-        await self._supervisor.finish(job, ending_before_run(job))
-        self._table.retire(job)
+        ended = await self._sessions.restart(SessionKey(owner.project_id, owner.root_frame_id, session))
+        return {"session": session, "restarted": ended is not None, "ended": ended or []}
 
     # Looking
 
@@ -414,7 +345,8 @@ class Jobs:
                 raise Closed("this job runs in another server", hint="interrupt it there")
         elif self._slots.withdraw(job) or self._sessions.withdraw(job):
             with anyio.CancelScope(shield=True):  # nobody else would give it its end
-                await self._end_waiting(job)
+                await self._supervisor.interrupt_before_run(job)
+                self._table.retire(job)
         else:
             await stop(job, "interrupt", self._limits, self._tasks)
         return await self.peek(owner, exec_id)

@@ -18,7 +18,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from ...store.errors import Busy
+from ...store.errors import Busy, InvalidParams, Issue
 from .ending import exit_reason
 from .waiting import wait_for_any
 
@@ -188,16 +188,20 @@ class KernelSessions:
         self._sessions: dict[SessionKey, KernelSession] = {}
         self._losses: dict[SessionKey, str] = {}
 
-    def get(self, key: SessionKey) -> KernelSession | None:
-        """A session that has a kernel or cells."""
-        return self._sessions.get(key)
-
     @asynccontextmanager
-    async def place(self, key: SessionKey, tasks: TaskGroup) -> AsyncGenerator[KernelSession]:
+    async def place(self, key: SessionKey, tasks: TaskGroup, caller: str | None) -> AsyncGenerator[KernelSession]:
         """A session, made if need be, with a place for one cell held in it during the block.
 
-        Raises `Busy` when too many cells wait there already, or all sessions there may be are at work.
+        Raises `Busy` when too many cells wait there already, or all sessions there may be are at work, and
+        `InvalidParams` when `caller`, the job that asks, is the cell that runs there.
         """
+        known = self._sessions.get(key)
+        if caller is not None and known is not None and known.running is not None and known.running.exec_id == caller:
+            raise InvalidParams(
+                "a cell cannot wait for its own session",
+                [Issue("$.session", "is the session of the cell that asks")],
+                hint="name another session, or start a background job",
+            )
         session = await self._find(key, tasks)
         session.reserved += 1
         try:
@@ -242,6 +246,20 @@ class KernelSessions:
             self._losses[key] = session.loss
             if len(self._losses) > _MOST_LOSSES:
                 del self._losses[next(iter(self._losses))]
+
+    async def restart(self, key: SessionKey) -> list[str] | None:
+        """End a session's kernel with all its cells; the ids of these, or `None` when there was no kernel."""
+        session = self._sessions.get(key)
+        if session is None:
+            return None
+        waiting = self.drain(key)
+        ended = [job.exec_id for job in (session.running, *waiting) if job is not None]
+        with anyio.CancelScope(shield=True):  # nobody else would give the waiting ones their end
+            await session.end_kernel("exec_restart ended it")
+            for job in waiting:
+                await self._supervisor.interrupt_before_run(job)
+                self._on_done(job)
+        return ended
 
     def withdraw(self, job: Job) -> bool:
         """Take a waiting job out of its session; false if it waits in none."""

@@ -139,6 +139,11 @@ class Supervisor:
         self._journal.note(job.record, fields)
         job.change(fields)
 
+    async def interrupt_before_run(self, job: Job) -> None:
+        """Give a job its end that waited and was taken out."""
+        job.stop_reason = "interrupt"
+        await self.finish(job, ending_before_run(job))
+
     async def finish(self, job: Job, ending: Ending) -> None:
         """Give a job its end: in the store first, if that takes it in time, then for all to see."""
         job.over.set()
