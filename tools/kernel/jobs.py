@@ -25,6 +25,7 @@ from .ladder import stop, stop_now
 from .limits import JobLimits
 from .log import DEFAULT_MAX_CHARS, Stream, parse_position
 from .outputs import JobOutputs
+from .reaper_process import reaper_held
 from .records import FINAL, JobOutput, JobOwner, JobRecord, JobRecords, KeepOutput
 from .slots import Slots
 from .supervisor import Supervisor
@@ -93,11 +94,13 @@ class Jobs:
         self._supervisor = Supervisor(self.kernels.make_for, self._journal, self._limits)
         self._keys = anyio.Lock()
         self._waits_over = anyio.Event()
+        self._reaper = reaper_held()
         self._tasks: TaskGroup
         self._open = False
         self._last_moment = 0
 
     async def __aenter__(self) -> Self:
+        await self._reaper.__aenter__()
         self._tasks = await anyio.create_task_group().__aenter__()
         self._tasks.start_soon(self._journal.run)
         self._tasks.start_soon(self._feed.run)
@@ -110,7 +113,10 @@ class Jobs:
         with anyio.CancelScope(shield=True):
             await self.shutdown()
         self._tasks.cancel_scope.cancel()
-        await self._tasks.__aexit__(kind, error, traceback)
+        try:
+            await self._tasks.__aexit__(kind, error, traceback)
+        finally:
+            await self._reaper.__aexit__(None, None, None)
 
     async def shutdown(self) -> None:
         """Kill every job at once and record it as `killed`; returns within `limits.shutdown_s`. Safe to repeat."""

@@ -168,7 +168,6 @@ class Kernel:
     def _settings(self, stdout: int, stderr: int) -> dict[str, Any]:
         return {
             "connection": str(self.spec.folder / "connection.json"),
-            "parent": os.getpid(),
             "profile": str(self.spec.profile),
             "sdk": str(SDK),
             "workspace": str(self.spec.workspace),

@@ -1,6 +1,6 @@
 """Starts an IPython kernel for one job; run by path with any interpreter that has ipykernel.
 
-    python launcher.py '{"connection": …, "parent": 123, "sdk": …, "workspace": …, "stdout": 5, "stderr": 6, …}'
+    python launcher.py '{"connection": …, "sdk": …, "workspace": …, "stdout": 5, "stderr": 6, …}'
 
 Stands alone: the interpreter need not have cellhost, so nothing but the standard library and ipykernel is
 imported, and the syntax is that of Python 3.9. Until `attach` the process writes to the start-up log it was
@@ -18,22 +18,21 @@ _OUTPUTS = ("display_data", "update_display_data", "execute_result")
 _END_CHARS = 50_000
 # IPython colours its children's output and its own; a log is read by programs.
 _RESTORED_VARIABLES = ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "IPYTHONDIR", "TERM")
-_SIGKILL_ON_PARENT_DEATH = (1, 9)  # PR_SET_PDEATHSIG, SIGKILL (prctl(2))
 
 
 def main() -> None:
     """Become the kernel that the settings in `argv[1]` describe; returns when it is told to stop.
 
-    `connection`: path of the connection file. `parent`: process whose death ends us. `profile`: folder for IPython's
-    own files. `sdk`: path of sdk.py. `workspace`: working folder. `stdout`, `stderr`: descriptors of the job's logs.
-    `file_bytes`: RLIMIT_FSIZE or null. `memory_bytes`: data the code may add to what the kernel uses, or null.
+    `connection`: path of the connection file. `profile`: folder for IPython's own files. `sdk`: path of sdk.py.
+    `workspace`: working folder. `stdout`, `stderr`: descriptors of the job's logs. `file_bytes`: RLIMIT_FSIZE or null.
+    `memory_bytes`: data the code may add to what the kernel uses, or null.
     `output_chars`: of one representation of something displayed.
     """
     _leave_own_folder()
     gc.disable()  # a tenth of the start goes into collections that find nothing
     settings: dict[str, Any] = importlib.import_module("json").loads(sys.argv.pop())
     sys.argv[:] = [""]  # as in an interactive interpreter: code that parses its arguments finds none
-    die_with(settings["parent"])
+    ignore_interrupts()
     limit_files(settings["file_bytes"])
     write_through()
     app = initialise(settings["connection"], settings["profile"])
@@ -49,21 +48,11 @@ def _leave_own_folder() -> None:
         del sys.path[0]
 
 
-def die_with(parent: int) -> None:
-    """Have the system kill this process when `parent` ends, and volunteer for the out-of-memory killer."""
-    import ctypes
-    import os
+def ignore_interrupts() -> None:
+    """An interrupt is for a cell; before one runs it would end us."""
     import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for a cell; before one runs it would end us
-    ctypes.CDLL(None).prctl(*_SIGKILL_ON_PARENT_DEATH)
-    if os.getppid() != parent:
-        os._exit(1)
-    try:
-        with open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123 - pathlib is not loaded yet
-            score.write("500")
-    except OSError:
-        pass  # some containers forbid it; then the system chooses
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def limit_files(file_bytes: int | None) -> None:
