@@ -110,8 +110,12 @@ class Engine:
 
     async def until_idle(self) -> None:
         """Until every kernel's folder is gone: the teardown comes after the answer."""
+        await self.until_kernels(0)
+
+    async def until_kernels(self, count: int) -> None:
+        """Until so many kernels' folders are there."""
         with anyio.fail_after(PATIENCE_S):
-            while any(path.name.startswith("k") for path in self.run_dir.iterdir()):  # noqa: ASYNC110
+            while sum(path.name.startswith("k") for path in self.run_dir.iterdir()) != count:  # noqa: ASYNC110
                 await anyio.sleep(0.005)
 
     async def interrupt(self, exec_id: str) -> dict[str, Any]:

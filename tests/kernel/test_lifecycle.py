@@ -122,7 +122,7 @@ async def test_the_sixteen_first_run_and_the_others_wait_in_order(bench: Bench) 
         jobs = [await engine.launch(ENDLESS) for _ in range(2)]
         waiting = [await engine.launch(f"print({n})") for n in range(2)]
         for exec_id in jobs:
-            await engine.until_printed(exec_id, "begun")
+            await engine.until(exec_id, lambda answer: answer["status"] == "running")
         rows = await engine.jobs.list(engine.owner)
         assert [row["exec_id"] for row in rows] == [*reversed(waiting), *reversed(jobs)]
         assert [row["status"] for row in rows] == ["queued", "queued", "running", "running"]

@@ -94,7 +94,7 @@ class Jobs:
         self._supervisor = Supervisor(self.kernels.make_for, self._journal, self._limits)
         self._keys = anyio.Lock()
         self._waits_over = anyio.Event()
-        self._reaper = reaper_held()
+        self._reaper = reaper_held(start=self.kernels.allowed)
         self._tasks: TaskGroup
         self._open = False
         self._last_moment = 0

@@ -57,9 +57,14 @@ class KernelSource:
         self._python = python
         self._team_mode = team_mode
 
+    @property
+    def allowed(self) -> bool:
+        """Whether there may be kernels: in team mode only those of a factory."""
+        return self.factory is not None or not self._team_mode
+
     def require_allowed(self) -> None:
         """Raise `Closed` where team mode wants a factory and there is none."""
-        if self._team_mode and self.factory is None:
+        if not self.allowed:
             raise Closed(
                 "team mode: a background kernel may only come from a session-scoped kernel factory",
                 hint="give build_dispatcher a kernel_factory, or run without team mode",

@@ -78,7 +78,7 @@ class LocalProvisioner:
         `kwargs` are `env`, `cwd`, `stdout`, `stderr` (descriptors) and `pass_fds`, as for `Popen`. Raises `OSError`.
         """
         targets = {1: kwargs["stdout"], 2: kwargs["stderr"]} | {number: number for number in kwargs.get("pass_fds", ())}
-        order = {
+        order: dict[str, Any] = {
             "command": [os.fspath(word) for word in cmd],
             "environment": dict(kwargs["env"]),
             "folder": os.fspath(kwargs["cwd"]),

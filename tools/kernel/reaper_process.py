@@ -86,11 +86,12 @@ class _SharedReaper:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def enter(self) -> None:
+    def enter(self, *, start: bool) -> None:
         with self._lock:
             self._users += 1
-            with suppress(OSError):  # whoever launches a kernel tries again, and is told why not
-                self._started()
+            if start:
+                with suppress(OSError):  # whoever launches a kernel tries again, and is told why not
+                    self._started()
 
     async def leave(self) -> None:
         with self._lock:
@@ -121,9 +122,9 @@ _shared = _SharedReaper()
 
 
 @asynccontextmanager
-async def reaper_held() -> AsyncGenerator[None]:
-    """Have a reaper, from now on, until the block is left."""
-    _shared.enter()
+async def reaper_held(*, start: bool = True) -> AsyncGenerator[None]:
+    """Have a reaper until the block is left, from now on or, without `start`, from the first kernel on."""
+    _shared.enter(start=start)
     try:
         yield
     finally:
