@@ -27,6 +27,13 @@ class Limits(msgspec.Struct, kw_only=True):
     mcp_chars: _Positive = 16_000
 
 
+class Kept(msgspec.Struct, kw_only=True):
+    """How long a project's ended jobs are kept: seconds since their end, bytes of all their logs."""
+
+    job_age_s: _Seconds = 30 * 24 * 3600.0
+    job_log_bytes: _Positive = 10 * 1024 * 1024 * 1024
+
+
 class Config(msgspec.Struct, kw_only=True):
     """Settings of one host; every field may be set after construction and before `async with`.
 
@@ -43,6 +50,7 @@ class Config(msgspec.Struct, kw_only=True):
     rules: tuple[tuple[str, str, Literal["allow", "deny", "ask"]], ...] = ()
     databases: dict[str, Path] = {}
     limits: Limits = msgspec.field(default_factory=Limits)
+    kept: Kept = msgspec.field(default_factory=Kept)
 
     def data_folder(self) -> Path:
         """The data folder, absolute; it need not exist yet."""

@@ -14,6 +14,7 @@ from ..store.errors import Closed, HostError
 from .kernel.background import BackgroundExecutor
 from .kernel.records import JobOwner
 from .kernel.tokens import Tokens
+from .retention import removing_expired
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -58,6 +59,8 @@ class Background:
             if self._engine is None:
                 await self._host.store.run(self._sweep)
                 self._engine = await self._host.keeper.enter(self._make_engine(self._run_folder))
+                removing = removing_expired(self._host.store, self._host.config.kept, self._engine.forget)
+                await self._host.keeper.enter(removing)
                 if self._host.ending.is_set():
                     self._engine.end_waits()
         return self._engine

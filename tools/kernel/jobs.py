@@ -35,7 +35,7 @@ from .views import LogReader, answer_of, recorded_ends, usage_now, usage_of
 from .waiting import wait_for_any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -365,6 +365,10 @@ class Jobs:
             self._journal.note(job.record, fields)
             job.progress_noted_at = now_ms()
         job.change(fields, "progress")
+
+    def forget(self, exec_ids: Iterable[str]) -> None:
+        """Hold finished jobs no longer: somebody has removed them from the store."""
+        self._table.forget(exec_ids)
 
     def subscribe(self, project_id: str | None = None, *, output: bool = False) -> Subscription:
         """News of a project's jobs as `JobNews`, in an `async with` block; with `output` of their logs too."""
