@@ -27,7 +27,7 @@ async def test_a_job_over_its_age_is_gone_from_disk_sql_and_lists(tmp_path: Path
     config.kept.job_age_s = 3600
     async with build_dispatcher(config, workspace=tmp_path / "work") as later:
         with anyio.fail_after(WITHIN_S):
-            while [row["exec_id"] for row in await later("exec_list")] != [young]:
+            while [row["exec_id"] for row in await later("exec_list")] != [young]:  # noqa: ASYNC110
                 await anyio.sleep(0.05)
         assert await later("query", ["SELECT exec_id FROM jobs"]) == [{"exec_id": young}]
         with pytest.raises(NotFound):
@@ -44,7 +44,7 @@ async def test_jobs_that_the_host_still_holds_go_with_their_rows(tmp_path: Path,
         records = made.store.project("default")
         records.database.execute("UPDATE jobs SET ended_at = ended_at - 7200000")
         with anyio.fail_after(WITHIN_S):
-            while await made("exec_list"):
+            while await made("exec_list"):  # noqa: ASYNC110
                 await anyio.sleep(0.05)
         with pytest.raises(NotFound):
             await made("exec_peek", [exec_id])
