@@ -110,6 +110,8 @@ def test_row_17_a_killed_server_leaves_no_process_and_its_jobs_are_lost_with_all
             kill(peer)
         assert running(theirs) == theirs
         with raw_server(tmp_path) as later:
+            counted = later.call("query", ["SELECT status, count(*) AS n FROM jobs GROUP BY status ORDER BY status"])
+            assert counted["result"] == [{"status": "lost", "n": JOBS}, {"status": "running", "n": 1}]
             rows = later.call("exec_list")["result"]
             states = {row["exec_id"]: row["status"] for row in rows}
             assert states == dict.fromkeys(jobs, "lost") | {kept: "running"}

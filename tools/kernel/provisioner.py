@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import signal
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _START_S = 10.0  # a fork and an exec
+_SIGNALLED_WITHIN_S = 0.5  # a shim that was stopped holds up nobody
 _CHUNK = 1 << 16
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -62,6 +64,7 @@ class LocalProvisioner:
         self.usage_at_end: Usage | None = None
         self._shim: socket.socket | None = None
         self._lines = b""
+        self._unsignalled: deque[anyio.Event] = deque()
 
     @property
     def has_process(self) -> bool:
@@ -139,13 +142,17 @@ class LocalProvisioner:
             raise OSError(news["errno"], os.strerror(news["errno"]))
         if "pid" in news:
             self.pid = news["pid"]
+        elif "signalled" in news:
+            self._unsignalled.popleft().set()
         else:
             self.exit = as_exit(os.waitstatus_to_exitcode(news["status"]))
             self.usage_at_end = Usage(news["cpu_s"], news["peak_rss_kb"])
 
     async def send_signal(self, signum: int) -> None:
-        """Signal the whole group."""
-        self._signal(signum)
+        """Signal the whole group; returns once that is done, which somebody in `wait` hears of."""
+        done = self._signal(signum)
+        with anyio.move_on_after(_SIGNALLED_WITHIN_S):
+            await done.wait()
 
     def kill_now(self) -> None:
         """As `kill`, for a server that is about to end itself."""
@@ -159,10 +166,17 @@ class LocalProvisioner:
         """Ask the whole group to end."""
         self._signal(signal.SIGTERM)
 
-    def _signal(self, signum: int) -> None:
-        if self._shim is not None:
-            with suppress(OSError):  # it has ended
-                self._shim.send(b'{"signal": %d}\n' % signum)
+    def _signal(self, signum: int) -> anyio.Event:
+        """Have the group signalled; the event tells that it was, or that there is none any more."""
+        done = anyio.Event()
+        try:
+            if self._shim is None:
+                raise ProcessLookupError
+            self._shim.send(b'{"signal": %d}\n' % signum)
+            self._unsignalled.append(done)
+        except OSError:
+            done.set()
+        return done
 
     async def cleanup(self, restart: bool = False) -> None:  # noqa: ARG002 - part of the interface
         """Give up what `wait` would have closed; what is not gone yet is ended by that."""
@@ -172,6 +186,8 @@ class LocalProvisioner:
         if self._shim is not None:
             self._shim.close()
             self._shim = None
+        while self._unsignalled:
+            self._unsignalled.popleft().set()
 
     def usage(self) -> Usage | None:
         """What the process has used so far; at its end, all of it. `None` where it cannot be told."""

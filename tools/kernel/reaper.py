@@ -11,7 +11,8 @@ reaper is there to fork shims quickly, and ends what is below a shim that was ki
 For each kernel the server sends the reaper one message with descriptors: the shim's socket, then those for the kernel.
 On that socket lines of JSON follow. From the server: `{command, environment, folder, targets}`, where `targets` are
 the numbers that the descriptors get in the kernel, then `{signal}` for its group as often as wanted. From the shim:
-`{pid}` or `{errno}`, and at the kernel's end `{status, cpu_s, peak_rss_kb}`; when that comes all of it is gone.
+`{pid}` or `{errno}`, `{signalled}` once a signal is sent, and at the kernel's end `{status, cpu_s, peak_rss_kb}`; when
+that comes all of it is gone.
 
 Stands alone: standard library only, and little of it, because every shim is a copy of this process.
 """
@@ -182,6 +183,7 @@ class Shim:
             order = json.loads(line)
             if "signal" in order:
                 self._signal(order["signal"])
+                self._tell({"signalled": order["signal"]})
             elif not self._start(order):
                 return False
         return bool(data)
