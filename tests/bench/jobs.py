@@ -161,13 +161,14 @@ def interrupted(code: str) -> Callable[[Jobs], Awaitable[float]]:
 
 
 async def resident(jobs: Jobs) -> float:
-    """Proportional set size of an idle kernel, MiB."""
+    """Proportional set size of an idle kernel and its shim, MiB."""
     launched = await jobs.launch("import os, time; print(os.getpid()); time.sleep(60)", owner=OWNER)
     exec_id = launched["exec_id"]
     pid = (await until_it_prints(jobs, exec_id)).strip()
-    rollup = Path("/proc", pid, "smaps_rollup").read_text()
+    shim = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[1]
+    rollups = [Path("/proc", process, "smaps_rollup").read_text() for process in (pid, shim)]
     await jobs.interrupt(OWNER, exec_id)
-    return int(rollup.partition("\nPss:")[2].split()[0]) / 1024
+    return sum(int(rollup.partition("\nPss:")[2].split()[0]) for rollup in rollups) / 1024
 
 
 async def listing(jobs: Jobs) -> float:

@@ -212,3 +212,19 @@ async def test_no_signal_or_mask_of_the_servers_reaches_a_job(engine: Engine) ->
     )
     status = dict(line.partition(":")[::2] for line in answer["stdout"].splitlines() if ":" in line)
     assert {int(status[name], 16) for name in ("SigBlk", "SigIgn")} == {0}
+
+
+async def test_an_environment_larger_than_a_socket_holds_reaches_the_kernel(engine: Engine) -> None:
+    variables = {f"V{number}": "\xfc\n" * 15_000 for number in range(16)}
+    answer = await engine.run("import os; print(sum(len(os.environ[f'V{n}']) for n in range(16)))", env=variables)
+    assert answer["stdout"] == "480000\n"
+
+
+async def test_sixteen_launches_at_once_leave_the_loop_free(engine: Engine) -> None:
+    launched = [await engine.launch("pass") for _ in range(16)]
+    slowest, before = 0.0, anyio.current_time()
+    with anyio.fail_after(60):
+        while any(engine.records.rows[exec_id].started_at is None for exec_id in launched):
+            await anyio.sleep(0.001)
+            slowest, before = max(slowest, anyio.current_time() - before), anyio.current_time()
+    assert slowest < 0.5

@@ -147,6 +147,13 @@ def test_row_17_a_server_killed_after_its_reaper_leaves_no_process(raw: RawSpawn
             assert time.monotonic() < deadline
 
 
+def test_no_reaper_runs_before_there_is_a_question_about_jobs(raw: RawSpawn) -> None:
+    with raw() as peer:
+        peer.call("ping")
+        peer.call("frames", [])
+        assert descendants(peer.process.pid) == set()
+
+
 def command_of(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 

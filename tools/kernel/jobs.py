@@ -36,6 +36,7 @@ from .waiting import wait_for_any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -94,12 +95,13 @@ class Jobs:
         self._supervisor = Supervisor(self.kernels.make_for, self._journal, self._limits)
         self._keys = anyio.Lock()
         self._waits_over = anyio.Event()
-        self._reaper = reaper_held(start=self.kernels.allowed)
+        self._reaper: AbstractAsyncContextManager[None]
         self._tasks: TaskGroup
         self._open = False
         self._last_moment = 0
 
     async def __aenter__(self) -> Self:
+        self._reaper = reaper_held(start=self.kernels.allowed)
         await self._reaper.__aenter__()
         self._tasks = await anyio.create_task_group().__aenter__()
         self._tasks.start_soon(self._journal.run)

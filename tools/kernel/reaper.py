@@ -278,3 +278,4 @@ def volunteer_for_oom_killer() -> None:
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # there is nothing to tidy up, and somebody waits
