@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
+from cellhost.tools.kernel import reaper
 from cellhost.tools.kernel.limits import JobLimits
 from cellhost.tools.kernel.reaper_process import reaper_pid
 
@@ -103,10 +105,10 @@ async def test_a_job_that_is_killed_or_out_of_time_leaves_nothing(bench: Bench, 
 async def test_the_end_of_the_engine_leaves_nothing_and_no_reaper(bench: Bench, gone: Any) -> None:
     async with bench.engine() as engine:
         _, processes = await begin(engine)
-        reaper = reaper_pid()
-        assert reaper is not None
+        process = reaper_pid()
+        assert process is not None
     assert reaper_pid() is None
-    await gone(reaper)
+    await gone(process)
     await all_gone(processes, gone)
 
 
@@ -193,17 +195,32 @@ async def test_a_kernel_whose_parent_is_killed_is_a_death_that_says_so(engine: E
 
 async def test_a_reaper_that_is_stopped_does_not_hold_up_other_calls(engine: Engine) -> None:
     exec_id, _ = await begin(engine)
-    reaper = reaper_pid()
-    assert reaper is not None
-    os.kill(reaper, signal.SIGSTOP)
+    process = reaper_pid()
+    assert process is not None
+    os.kill(process, signal.SIGSTOP)
     try:
         waiting = await engine.launch("print('late')")
         with anyio.fail_after(5):
             await engine.interrupt(exec_id)
             assert (await engine.finish(exec_id))["status"] == "interrupted"
     finally:
-        os.kill(reaper, signal.SIGCONT)
+        os.kill(process, signal.SIGCONT)
     assert (await engine.finish(waiting))["stdout"] == "late\n"
+
+
+def test_children_are_found_where_the_system_does_not_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_without_list(path: str) -> Any:
+        if path == "/proc/thread-self/children":
+            raise FileNotFoundError
+        return Path(path).open()
+
+    with subprocess.Popen(["sleep", "600"]) as child:
+        listed = reaper.children()
+        monkeypatch.setattr(reaper, "open", open_without_list, raising=False)
+        found = reaper.children()
+        child.kill()
+    assert child.pid in listed
+    assert set(listed) <= set(found)
 
 
 async def test_no_signal_or_mask_of_the_servers_reaches_a_job(engine: Engine) -> None:
@@ -228,3 +245,12 @@ async def test_sixteen_launches_at_once_leave_the_loop_free(engine: Engine) -> N
             await anyio.sleep(0.001)
             slowest, before = max(slowest, anyio.current_time() - before), anyio.current_time()
     assert slowest < 0.5
+
+
+async def test_no_descriptor_but_the_three_is_inherited_by_what_a_job_starts(engine: Engine) -> None:
+    answer = await engine.run(
+        "import subprocess, sys\n"
+        "program = 'import os; print(len(os.listdir(\"/proc/self/fd\")))'\n"
+        "subprocess.run([sys.executable, '-I', '-S', '-c', program], close_fds=False)"
+    )
+    assert answer["stdout"] == "4\n"  # and the one that lists them

@@ -46,32 +46,40 @@ _GIVE_UP_S = 10.0
 
 
 def main() -> None:
-    """Fork a shim for each message on descriptor 0; at its end wait for them and go."""
+    """Fork a shim for each message on descriptor 0; at its end see them gone."""
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    control = socket.socket(fileno=0)
-    news = ChildNews()
+    control, news = socket.socket(fileno=0), ChildNews()
     shims: set[int] = set()
     gc.freeze()  # a shim's collections would copy what it shares with us
-    while True:
+    served = True
+    while served:
         ready = news.wait(control.fileno())
-        shims -= reap_all()
-        kill_children(spare=shims)  # of a shim that was killed; its kernel went with it
-        if not ready:
-            continue
-        message, received, _, _ = socket.recv_fds(control, 1, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
-        if not message:
-            break
-        with suppress(OSError):  # then the server finds the shim's socket closed
-            pid = os.fork()
-            if pid == 0:
-                become_shim(control, received)
-            shims.add(pid)
-        for descriptor in received:
-            os.close(descriptor)
+        tidy(shims)
+        served = not ready or fork_shim(control, shims)
     deadline = time.monotonic() + _GIVE_UP_S
-    while (kill_children(spare=shims) or shims) and time.monotonic() < deadline:
+    while tidy(shims) and time.monotonic() < deadline:
         news.wait(timeout_s=_LOOK_AGAIN_S)
-        shims -= reap_all()
+
+
+def tidy(shims: set[int]) -> bool:
+    """Reap who has ended, and end what is left of a shim that was killed; whether anybody is there."""
+    shims -= reap_all()
+    return kill_children(spare=shims) or bool(shims)
+
+
+def fork_shim(control: socket.socket, shims: set[int]) -> bool:
+    """Fork a shim with what the next message brings; False if there is none any more."""
+    message, received, _, _ = socket.recv_fds(control, 1, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+    if not message:
+        return False
+    with suppress(OSError):  # then the server finds the shim's socket closed
+        pid = os.fork()
+        if pid == 0:
+            become_shim(control, received)
+        shims.add(pid)
+    for descriptor in received:
+        os.close(descriptor)
+    return True
 
 
 class ChildNews:
@@ -140,9 +148,9 @@ def become_shim(control: socket.socket, received: Sequence[int]) -> NoReturn:
         os.dup2(null, control.detach(), inheritable=False)  # the reaper's own; open in us it would seem to live on
         _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
         Shim(socket.socket(fileno=received[0]), received[1:]).run()
-    finally:
         sweep(_GIVE_UP_S)
-        os._exit(0)
+    finally:
+        os._exit(0)  # whatever goes wrong, the reaper ends what is left of us
 
 
 class Shim:
