@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .processes import descendants, running
 from .raw_peer import WITHIN_S, raw_server
 
 if TYPE_CHECKING:
@@ -56,31 +57,6 @@ def until_all_is_printed(peer: RawPeer, exec_id: str) -> None:
         news = peer.call("exec_wait", {"exec_id": exec_id, "until": "news", "since": since})["result"]
         since, printed = news["next"], printed + news["stdout"]
     assert printed == OUTPUT
-
-
-def descendants(pid: int) -> set[int]:
-    """Every process below another one."""
-    parents: dict[int, int] = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    below: set[int] = set()
-    while more := {child for child, parent in parents.items() if parent in below | {pid}} - below:
-        below |= more
-    return below
-
-
-def running(pids: set[int]) -> set[int]:
-    left: set[int] = set()
-    for pid in pids:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}:
-                left.add(pid)
-        except OSError:
-            continue
-    return left
 
 
 def kill(peer: RawPeer) -> None:
