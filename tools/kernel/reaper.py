@@ -69,9 +69,11 @@ def tidy(shims: set[int]) -> bool:
 
 def fork_shim(control: socket.socket, shims: set[int]) -> bool:
     """Fork a shim with what the next message brings; False if there is none any more."""
-    message, received, _, _ = socket.recv_fds(control, 1, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+    message, received, _, _ = socket.recv_fds(control, 1, _MOST_DESCRIPTORS)
     if not message:
         return False
+    for descriptor in received:
+        os.set_inheritable(descriptor, False)  # recv_fds takes flags, and some versions drop them
     with suppress(OSError):  # then the server finds the shim's socket closed
         pid = os.fork()
         if pid == 0:

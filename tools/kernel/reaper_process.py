@@ -31,6 +31,7 @@ class _Process:
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.setblocking(False)  # a reaper that was stopped holds up nobody
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(PROGRAM)],
@@ -53,7 +54,7 @@ class _Process:
 
     def send(self, descriptors: Sequence[int]) -> None:
         """Have a shim forked. Raises `ConnectionError` if the reaper was killed."""
-        socket.send_fds(self._control, [b"+"], descriptors, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        socket.send_fds(self._control, [b"+"], descriptors)
 
     def abandon(self) -> None:
         """Give up one that was killed."""
