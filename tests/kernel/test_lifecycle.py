@@ -316,7 +316,7 @@ async def test_an_engine_that_is_not_open_launches_nothing(bench: Bench) -> None
 
 
 async def test_jobs_leave_no_descriptor_thread_process_or_file(bench: Bench) -> None:
-    async with bench.engine() as engine:
+    async with bench.engine(limits=JobLimits(warm_kernels=0)) as engine:
         await engine.run("print(1)")
         await engine.until_idle()
         before = (open_descriptors(), threading.active_count())

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .kernel import Kernel
     from .log import Ends, JobLog
     from .provisioner import Usage
+    from .spec import Place
 
 StopReason: TypeAlias = Literal["interrupt", "timeout", "shutdown"]
 NewsKind: TypeAlias = Literal["status", "progress", "output"]
@@ -39,15 +40,13 @@ class Job:
         self,
         record: JobRecord,
         log: JobLog,
-        interpreter: str,
-        environment: dict[str, str],
+        place: Place,
         on_news: Callable[[Job, NewsKind], None],
     ) -> None:
         self.record = record
         self.log = log
         self.viewer = TextViewer(log)
-        self.interpreter = interpreter
-        self.environment = environment
+        self.place = place
         self.token: str | None = None
         self.kernel: Kernel | None = None
         self.execution: Execution | None = None

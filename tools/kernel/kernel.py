@@ -17,19 +17,22 @@ import os
 import secrets
 import shutil
 import signal
-from contextlib import ExitStack
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 from anyio.lowlevel import RunVar
 
 from ...store.errors import StorageError
 from .execution import Execution
+from .handover import Handover
 from .provisioner import KernelExit, LocalProvisioner, Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from types import TracebackType
     from typing import Self
 
@@ -44,6 +47,7 @@ SDK = _HERE / "sdk.py"
 MAX_SOCKET_PATH = 100
 _GONE_WITHIN_S = 2.0
 _ASK_AGAIN_S = 0.05
+_ATTACHED_WITHIN_S = 1.0
 _STARTUP_TAIL = 16_000
 _PORTS = {"shell_port": 1, "iopub_port": 2, "stdin_port": 3, "control_port": 4, "hb_port": 5}
 
@@ -57,8 +61,10 @@ class Kernel:
 
     provisioner_class = LocalProvisioner
 
-    def __init__(self, spec: KernelSpec) -> None:
+    def __init__(self, spec: KernelSpec, *, warm: bool = False) -> None:
         self.spec = spec
+        self._warm = warm
+        self._handover = Handover()
         self.ready = anyio.Event()
         self.dead = anyio.Event()
         self.startup_text = ""  # what it said before it was attached to its logs; final once it is dead
@@ -133,6 +139,7 @@ class Kernel:
     def _give_back(self) -> None:
         if self._channels is not None:
             self._channels.close()
+        self._handover.close()
         shutil.rmtree(self.spec.folder, ignore_errors=True)
 
     def _make_folder(self) -> None:
@@ -147,40 +154,41 @@ class Kernel:
 
     async def _launch(self) -> None:
         spec = self.spec
-        with ExitStack() as opened:
-            stdout, stderr, startup = (
-                _open_log(path, opened) for path in (spec.stdout, spec.stderr, spec.folder / "startup.log")
-            )
+        with _opened(spec.folder / "startup.log") as startup, self._handover.opened() as handover:
             await self._provisioner.launch_kernel(
-                [spec.interpreter, str(LAUNCHER), json.dumps(self._settings(stdout, stderr))],
-                env=spec.environment | self._door_variables(),
+                [spec.interpreter, str(LAUNCHER), json.dumps(self._settings(handover))],
+                env=spec.environment,
                 cwd=spec.folder,
-                pass_fds=(stdout, stderr),
+                pass_fds=(handover,),
                 stdout=startup,
                 stderr=startup,
             )
+        if not self._warm:
+            self._handover.give(spec)
 
-    def _settings(self, stdout: int, stderr: int) -> dict[str, Any]:
+    def _settings(self, handover: int) -> dict[str, Any]:
         return {
             "connection": str(self.spec.folder / "connection.json"),
             "parent": os.getpid(),
             "profile": str(self.spec.profile),
             "sdk": str(SDK),
-            "workspace": str(self.spec.workspace),
-            "stdout": stdout,
-            "stderr": stderr,
             "file_bytes": self.spec.file_bytes,
-            "memory_bytes": self.spec.memory_bytes,
+            "handover": handover,
+            "warm": self._warm,
         }
 
-    def _door_variables(self) -> dict[str, str]:
-        if self.spec.door is None or self.spec.token is None:
-            return {}
-        return {
-            "CELLHOST_SOCKET": str(self.spec.door),
-            "CELLHOST_TOKEN": self.spec.token,
-            "CELLHOST_EXEC_ID": self.spec.name,
-        }
+    async def attach(self, spec: KernelSpec) -> bool:
+        """Hand a warm kernel to a job, once; false if it cannot take it, and then it is of no use.
+
+        Of `spec` everything but what the process was started with counts: logs, workspace, token, memory.
+        """
+        self.spec = msgspec.structs.replace(spec, folder=self.spec.folder)
+        self._handover.give(self.spec)
+        with anyio.move_on_after(_ATTACHED_WITHIN_S):
+            taken = await self._handover.taken()
+            self._usage_at_start = self._provisioner.usage()
+            return taken and not self.dead.is_set()
+        return False
 
     async def _connect(self) -> None:
         module = await _channels_module()
@@ -197,6 +205,8 @@ class Kernel:
         while not self._heard:
             await anyio.sleep(_ASK_AGAIN_S)
             self._channels.ask_info()
+        if not self._warm and not await self._handover.taken():
+            return  # it is about to die, and says why
         self._usage_at_start = self._provisioner.usage()
         self.ready.set()
 
@@ -278,10 +288,13 @@ def _cannot_start(error: OSError) -> StorageError:
     )
 
 
-def _open_log(path: Path, opened: ExitStack) -> int:
+@contextmanager
+def _opened(path: Path) -> Generator[int]:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    opened.callback(os.close, descriptor)
-    return descriptor
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _tail(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Where an engine's kernels come from: our own, or those of a factory; in team mode only the latter.
+"""Where an engine's kernels come from: our own, warm or cold, or those of a factory; in team mode only the latter.
 
 A factory gets a frozen `KernelSpec` and returns (or awaits to) an unstarted `Kernel`.
 """
@@ -15,11 +15,13 @@ from ...store.errors import Closed, InvalidParams, Issue, StorageError
 from .environment import build_environment
 from .interpreter import choose_interpreter
 from .log import JobLog
-from .spec import KernelSpec
+from .spec import KernelSpec, Place
 from .tokens import JobIdentity
+from .warm import WarmPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from .interpreter import Interpreter
@@ -47,6 +49,7 @@ class KernelSource:
         python: str | None,
         team_mode: bool,
         factory: KernelFactory | None,
+        quiet: Callable[[], bool],
     ) -> None:
         self.factory = factory
         self._workspace = workspace
@@ -56,6 +59,7 @@ class KernelSource:
         self._limits = limits
         self._python = python
         self._team_mode = team_mode
+        self.pool = WarmPool(limits, self._make_warm, quiet)
 
     def require_allowed(self) -> None:
         """Raise `Closed` where team mode wants a factory and there is none."""
@@ -77,57 +81,84 @@ class KernelSource:
             )
         return choose_interpreter(self._workspace, kernel["python"])
 
-    def environment(self, interpreter: Interpreter, env: Mapping[str, str] | None) -> dict[str, str]:
-        """The variables of a job's process, without its token."""
-        return build_environment(interpreter.executable, env)
+    def place(self, kernel: str | Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None) -> Place:
+        """What to start for a job's `kernel` and `env`."""
+        program = self.choose(kernel)
+        return Place(program, build_environment(program.executable, env))
 
-    def prepare(self) -> None:
-        """Make the workspace, if it is missing, and IPython's folder: kernels that start at once would race."""
-        try:
-            self._workspace.mkdir(parents=True, exist_ok=True)
-            for name in ("log", "pid", "security", "startup"):
-                (self._run_dir / "ipython" / "profile_default" / name).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(
-                f"the workspace or the run folder cannot be made: {error.strerror}", hint="check that it is writable"
-            ) from error
+    def prewarm(self) -> None:
+        """Have warm kernels for the first jobs too."""
+        if self.factory is None and not self._team_mode:
+            self.pool.expect(self.place())
 
-    async def make_for(self, job: Job) -> Kernel:
-        """A kernel for a job, with a token of its own."""
+    def expect_another(self, job: Job) -> None:
+        """Have warm kernels for jobs like this one, unless it has variables of its own: those are for it alone."""
+        bare = build_environment(job.place.program.executable)
+        if self.factory is None and job.place.environment == bare:
+            self.pool.expect(job.place)
+
+    async def make_for(self, job: Job) -> AbstractAsyncContextManager[Kernel]:
+        """A kernel for a job, with a token of its own; warm if there is one that fits."""
         record = job.record
         identity = JobIdentity(record.exec_id, record.cell_id, record.project_id, record.frame_id, record.root_frame_id)
         job.token = self._tokens.issue(identity)
         memory = None if record.memory_mb is None else record.memory_mb * _MEBIBYTE
-        spec = self._spec(record.exec_id, job.log, job.interpreter, job.environment)
-        return await self._make(msgspec.structs.replace(spec, token=job.token, memory_bytes=memory))
+        spec = self._spec(record.exec_id, job.log, job.place)
+        spec = msgspec.structs.replace(spec, token=job.token, memory_bytes=memory)
+        if self.factory is None:
+            lease = await self.pool.take(job.place, spec)
+            if lease is not None:
+                return lease
+        return await self._make(spec)
 
     async def make(self) -> Kernel:
         """A kernel that belongs to no job: its logs lie in the run folder, its `host` has no access."""
-        interpreter = self.choose()
         log = JobLog(self._run_dir / f"logs-{secrets.token_hex(3)}")
-        spec = self._spec("kernel", log, interpreter.executable, self.environment(interpreter, None))
+        spec = self._spec("kernel", log, self.place())
         return await self._make(spec)
 
-    def _spec(self, name: str, log: JobLog, interpreter: str, environment: dict[str, str]) -> KernelSpec:
-        self.prepare()
+    def _make_warm(self, place: Place) -> Kernel:
+        from .kernel import Kernel
+
+        folder = self._run_dir / f"w{secrets.token_hex(4)}"
+        startup = folder / "startup.log"  # where it writes until it has a job
+        return Kernel(self._process("warm", place, folder, startup, startup), warm=True)
+
+    def _spec(self, name: str, log: JobLog, place: Place) -> KernelSpec:
         try:
+            self._workspace.mkdir(parents=True, exist_ok=True)
             log.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(
-                f"the logs cannot be written: {error.strerror}", hint="check the data folder and its disk"
+                f"the workspace or the logs cannot be written: {error.strerror}",
+                hint="check the workspace, the data folder and their disk",
             ) from error
+        folder = self._run_dir / f"k{secrets.token_hex(4)}"
+        spec = self._process(name, place, folder, log.stdout, log.stderr)
+        return msgspec.structs.replace(spec, door=self._door())
+
+    def _process(self, name: str, place: Place, folder: Path, stdout: Path, stderr: Path) -> KernelSpec:
         return KernelSpec(
             name=name,
             workspace=self._workspace.resolve(),
-            interpreter=interpreter,
-            environment=environment,
-            folder=self._run_dir / f"k{secrets.token_hex(4)}",
-            profile=self._run_dir / "ipython",
-            stdout=log.stdout,
-            stderr=log.stderr,
-            door=self._door(),
+            interpreter=place.program.executable,
+            environment=place.environment,
+            folder=folder,
+            profile=self._make_profile(),
+            stdout=stdout,
+            stderr=stderr,
             file_bytes=self._limits.file_bytes,
         )
+
+    def _make_profile(self) -> Path:
+        """IPython's folder, complete: kernels that start at once would race for it."""
+        profile = self._run_dir / "ipython"
+        try:
+            for name in ("log", "pid", "security", "startup"):
+                (profile / "profile_default" / name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"the run folder cannot be written: {error.strerror}", hint="check its disk") from error
+        return profile
 
     async def _make(self, spec: KernelSpec) -> Kernel:
         self.require_allowed()

@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from .interpreter import Interpreter
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from .kernel import Kernel
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What a process is started with: a warm kernel is for jobs of the same place only."""
+
+    program: Interpreter
+    environment: dict[str, str]
 
 
 class KernelSpec(msgspec.Struct, frozen=True, kw_only=True):
