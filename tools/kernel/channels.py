@@ -90,12 +90,15 @@ class Channels:
                 f"{connection_info['transport']}://{connection_info['ip']}-{connection_info[f'{name}_port']}"
             )
 
-    def execute(self, code: str) -> str:
-        """Ask for a cell to be run; the request's id, which its messages carry as `parent_id`."""
+    def execute(self, code: str, *, silent: bool = False) -> str:
+        """Ask for a cell to be run; the request's id, which its messages carry as `parent_id`.
+
+        A silent one is not counted, not kept in the history, and publishes nothing but the kernel's state.
+        """
         content: dict[str, Any] = {
             "code": code,
-            "silent": False,
-            "store_history": True,
+            "silent": silent,
+            "store_history": not silent,
             "user_expressions": {},
             "allow_stdin": False,
             "stop_on_error": True,

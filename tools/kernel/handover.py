@@ -40,13 +40,16 @@ class Handover:
         with theirs:
             yield theirs.fileno()
 
-    def give(self, spec: KernelSpec) -> None:
-        """Send what belongs to the job; `OSError` if a log cannot be opened."""
+    def give(self, spec: KernelSpec, *, waited: bool = False) -> None:
+        """Send what belongs to the job; `OSError` if a log cannot be opened.
+
+        A kernel that has `waited` for its job ends instead of taking it, if packages were installed meanwhile.
+        """
         assert self._socket is not None
         with ExitStack() as opened:
             logs = [_opened(path, opened) for path in (spec.stdout, spec.stderr)]
             with suppress(ConnectionError):  # it has died, which shows elsewhere
-                socket.send_fds(self._socket, [json.dumps(_job(spec)).encode()], logs)
+                socket.send_fds(self._socket, [json.dumps(_job(spec) | {"waited": waited}).encode()], logs)
 
     async def taken(self) -> bool:
         """Whether the kernel has attached itself to the job; false if it died instead."""

@@ -63,7 +63,7 @@ class Kernel:
 
     def __init__(self, spec: KernelSpec, *, warm: bool = False) -> None:
         self.spec = spec
-        self._warm = warm
+        self._given = not warm  # whether it has its job, or is about to get it
         self._handover = Handover()
         self.ready = anyio.Event()
         self.dead = anyio.Event()
@@ -163,7 +163,7 @@ class Kernel:
                 stdout=startup,
                 stderr=startup,
             )
-        if not self._warm:
+        if self._given:
             self._handover.give(spec)
 
     def _settings(self, handover: int) -> dict[str, Any]:
@@ -174,16 +174,22 @@ class Kernel:
             "sdk": str(SDK),
             "file_bytes": self.spec.file_bytes,
             "handover": handover,
-            "warm": self._warm,
         }
 
     async def attach(self, spec: KernelSpec) -> bool:
         """Hand a warm kernel to a job, once; false if it cannot take it, and then it is of no use.
 
-        Of `spec` everything but what the process was started with counts: logs, workspace, token, memory.
+        Of `spec` everything but what the process was started with counts: logs, workspace, token, memory. A kernel that
+        is not ready yet is from now on one that was started for the job.
         """
         self.spec = msgspec.structs.replace(spec, folder=self.spec.folder)
-        self._handover.give(self.spec)
+        self._given = True
+        try:
+            self._handover.give(self.spec, waited=self.ready.is_set())
+        except OSError as error:
+            raise _cannot_start(error) from error
+        if not self.ready.is_set():
+            return True
         with anyio.move_on_after(_ATTACHED_WITHIN_S):
             taken = await self._handover.taken()
             self._usage_at_start = self._provisioner.usage()
@@ -205,10 +211,20 @@ class Kernel:
         while not self._heard:
             await anyio.sleep(_ASK_AGAIN_S)
             self._channels.ask_info()
-        if not self._warm and not await self._handover.taken():
+        if not self._given:
+            await self._run_in()
+        if self._given and not await self._handover.taken():
             return  # it is about to die, and says why
         self._usage_at_start = self._provisioner.usage()
         self.ready.set()
+
+    async def _run_in(self) -> None:
+        """Run a cell that leaves no trace: the first is the slowest."""
+        assert self._channels is not None
+        self._execution = Execution()
+        self._execution.request_id = self._channels.execute("pass", silent=True)
+        await self._execution.over.wait()
+        self._execution = None
 
     def _take_reply(self, message: Message) -> None:
         if message.type == "kernel_info_reply":

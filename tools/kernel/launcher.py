@@ -1,6 +1,6 @@
 """Starts an IPython kernel for one job; run by path with any interpreter that has ipykernel.
 
-    python launcher.py '{"connection": …, "parent": 123, "profile": …, "sdk": …, "handover": 5, "warm": false, …}'
+    python launcher.py '{"connection": …, "parent": 123, "profile": …, "sdk": …, "handover": 5, …}'
 
 Stands alone: the interpreter need not have cellhost, so nothing but the standard library and ipykernel is
 imported, and the syntax is that of Python 3.9. What belongs to the job comes through the socket `handover`, at once or
@@ -25,8 +25,8 @@ def main() -> None:
     """Become the kernel that the settings in `argv[1]` describe; returns when it is told to stop.
 
     `connection`: path of the connection file. `parent`: process whose death ends us. `profile`: folder for IPython's
-    own files. `sdk`: path of sdk.py. `file_bytes`: RLIMIT_FSIZE or null. `handover`: descriptor of the socket that the job
-    comes through. `warm`: whether that may take a while.
+    own files. `sdk`: path of sdk.py. `file_bytes`: RLIMIT_FSIZE or null. `handover`: descriptor of the socket that
+    the job comes through.
     """
     _leave_own_folder()
     gc.disable()  # a tenth of the start goes into collections that find nothing
@@ -37,9 +37,7 @@ def main() -> None:
     write_through()
     app = initialise(settings["connection"], settings["profile"])
     sdk = load_sdk(settings["sdk"])
-    if settings["warm"]:
-        warm_up(app.kernel.shell)
-    expect_job(app, sdk, settings["handover"], warm=settings["warm"])
+    expect_job(app, sdk, settings["handover"])
     gc.enable()
     gc.freeze()
     app.start()
@@ -154,12 +152,7 @@ def load_sdk(path: str) -> Any:
     return sdk
 
 
-def warm_up(shell: Any) -> None:
-    """Run an empty cell, so that the first real one finds everything imported; it leaves no trace in the history."""
-    shell.run_cell("", store_history=False, silent=True)
-
-
-def expect_job(app: Any, sdk: Any, descriptor: int, *, warm: bool) -> None:
+def expect_job(app: Any, sdk: Any, descriptor: int) -> None:
     """Have the event loop attach the kernel to its job as soon as that comes through the socket.
 
     The message is a JSON object with the descriptors of the two logs; the answer is one byte. A kernel that cannot take
@@ -170,16 +163,17 @@ def expect_job(app: Any, sdk: Any, descriptor: int, *, warm: bool) -> None:
 
     handover = socket.socket(fileno=descriptor)
     handover.set_inheritable(False)
-    found = _packages() if warm else None
+    found = _packages()
     loop = importlib.import_module("tornado.ioloop").IOLoop.current()
 
     def take(*_: Any) -> None:
         loop.remove_handler(descriptor)
         try:
             message, logs, _flags, _address = socket.recv_fds(handover, _MESSAGE_BYTES, 2)
-            if not message or (warm and _packages() != found):
+            job = importlib.import_module("json").loads(message or "null")
+            if job is None or (job["waited"] and _packages() != found):
                 os._exit(0)
-            attach(app, sdk, importlib.import_module("json").loads(message), logs)
+            attach(app, sdk, job, logs)
             handover.send(b"1")
             handover.close()
         except BaseException:  # noqa: BLE001

@@ -45,6 +45,11 @@ class WarmPool:
         self._changed = anyio.Event()
         self._closed = limits.warm_kernels == 0
 
+    @property
+    def ready(self) -> int:
+        """How many kernels could run code at once."""
+        return sum(lease.free and lease.ready for lease in self._held)
+
     def expect(self, place: Place) -> None:
         """Have kernels for this place, soon, and none for any other."""
         self._place = place
@@ -55,14 +60,16 @@ class WarmPool:
         self._changed.set()
 
     async def take(self, place: Place, spec: KernelSpec) -> Lease | None:
-        """A kernel of this place, attached to the job of `spec`; `None` if there is none that can be."""
-        for lease in self._held:
-            if lease.idle and lease.place == place:
-                self._held.remove(lease)
-                if await lease.attach(spec):
-                    return lease
-                break
-        return None
+        """A kernel of this place, attached to the job of `spec`; `None` if there is none that can be.
+
+        One that is still starting is taken too: it is ahead of any other.
+        """
+        fitting = [lease for lease in self._held if lease.free and lease.place == place]
+        if not fitting:
+            return None
+        lease = next((lease for lease in fitting if lease.ready), fitting[0])
+        self._held.remove(lease)
+        return lease if await lease.attach(spec) else None
 
     def close(self) -> None:
         """End every kernel at once and start no more; those with a job are their jobs' business."""
@@ -107,14 +114,26 @@ class Lease:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.idle = False  # it is ready, and nobody has it
+        self._taken = False
         self._kernel: Kernel | None = None
         self._ended = anyio.Event()
         self._gone = anyio.Event()
 
+    @property
+    def free(self) -> bool:
+        """Whether there is a process that a job can have."""
+        kernel = self._kernel
+        if self._taken or self._ended.is_set() or kernel is None:
+            return False
+        return kernel.pid is not None and not kernel.dead.is_set()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can run code at once."""
+        return self._kernel is not None and self._kernel.ready.is_set()
+
     def end(self) -> None:
         """Have the kernel put away."""
-        self.idle = False
         self._ended.set()
 
     def kill(self) -> None:
@@ -130,22 +149,23 @@ class Lease:
             async with kernel:
                 with anyio.move_on_after(start_timeout_s):
                     await wait_for_any(kernel.ready, kernel.dead, self._ended)
-                self.idle = kernel.ready.is_set() and not self._ended.is_set()
-                if self.idle:
+                if kernel.ready.is_set():
                     await wait_for_any(kernel.dead, self._ended)
-                    if not self.idle:  # a job has it, and looks after it
-                        await self._ended.wait()
+                if self._taken:  # by a job, which looks after it
+                    await self._ended.wait()
         finally:
-            self.idle = False
             kernel.dead.set()  # also if it was given up: whoever has it must not wait for it
             self._gone.set()
 
     async def attach(self, spec: KernelSpec) -> bool:
         """Give the kernel to the job of `spec`; if it does not take it, that is the end of it."""
-        self.idle = False
-        attached = self._kernel is not None and await self._kernel.attach(spec)
-        if not attached:
-            self.end()
+        self._taken = True
+        attached = False
+        try:
+            attached = self._kernel is not None and await self._kernel.attach(spec)
+        finally:
+            if not attached:
+                self.end()
         return attached
 
     async def __aenter__(self) -> Kernel:
