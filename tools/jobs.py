@@ -148,7 +148,7 @@ class Background:
     async def prewarm(self) -> None:
         """Have kernels ready before the first job; whatever stands in the way is told by that job."""
         with suppress(HostError):
-            (await self.engine()).kernels.prewarm()
+            await (await self.engine()).kernels.prewarm()
 
     def _refuse_in_team_mode(self) -> None:
         if self._host.config.team_mode and self._factory is None:

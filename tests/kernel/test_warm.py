@@ -51,7 +51,7 @@ def _command(process: Path) -> bytes:
 async def warmed(bench: Bench, **given: Any) -> AsyncGenerator[Engine]:
     """An engine that has a kernel ready before its first job."""
     async with bench.engine(**{"limits": WARM, **given}) as engine:
-        engine.jobs.kernels.prewarm()
+        await engine.jobs.kernels.prewarm()
         await until_warm(engine)
         yield engine
 
@@ -86,7 +86,7 @@ async def test_a_job_that_ran_is_followed_by_a_kernel_for_the_next(bench: Bench)
 
 async def test_a_kernel_that_is_still_starting_is_taken_too(bench: Bench) -> None:
     async with bench.engine(limits=WARM) as engine:
-        engine.jobs.kernels.prewarm()
+        await engine.jobs.kernels.prewarm()
         with anyio.fail_after(PATIENCE_S):
             while not (starting := warm_processes(engine.run_dir)):  # noqa: ASYNC110 - a process gives no event
                 await anyio.sleep(0.001)
@@ -187,7 +187,7 @@ async def test_another_interpreter_in_the_workspace_is_taken_at_once(
 
 async def test_the_pool_counts_in_nothing_that_is_seen(bench: Bench) -> None:
     async with bench.engine(limits=JobLimits(max_running=1, max_queued=1, warm_kernels=2)) as engine:
-        engine.jobs.kernels.prewarm()
+        await engine.jobs.kernels.prewarm()
         assert len(await until_warm(engine, 2)) == 2
         assert await engine.jobs.list(engine.owner) == []
         assert (len(engine.tokens), bench.records.rows) == (0, {})
@@ -211,7 +211,7 @@ async def test_an_interrupt_right_after_a_warm_start_ends_in_the_right_state(war
 @pytest.mark.parametrize("team_mode", [True, False])
 async def test_kernels_of_a_factory_are_not_kept_warm(bench: Bench, team_mode: bool) -> None:
     async with bench.engine(limits=WARM, team_mode=team_mode, kernel_factory=Kernel) as engine:
-        engine.jobs.kernels.prewarm()
+        await engine.jobs.kernels.prewarm()
         await engine.run("pass")
         await engine.until_idle()
         assert [path.name for path in engine.run_dir.iterdir()] == ["ipython"]
@@ -220,7 +220,7 @@ async def test_kernels_of_a_factory_are_not_kept_warm(bench: Bench, team_mode: b
 @pytest.mark.parametrize("ready", [True, False])
 async def test_the_end_waits_for_no_warm_kernel_and_leaves_none(bench: Bench, gone: Any, ready: bool) -> None:
     async with bench.engine(limits=WARM) as engine:
-        engine.jobs.kernels.prewarm()
+        await engine.jobs.kernels.prewarm()
         with anyio.fail_after(PATIENCE_S):
             while not (processes := warm_processes(engine.run_dir)):  # noqa: ASYNC110 - a process gives no event
                 await anyio.sleep(0.001)
@@ -237,7 +237,7 @@ async def test_an_interpreter_that_cannot_start_is_tried_ahead_once(bench: Bench
     broken.write_text(f"#!/bin/sh\necho x >> {tmp_path}/tries\nexit 1\n")
     broken.chmod(0o755)
     async with bench.engine(limits=WARM, python=str(broken)) as engine:
-        engine.jobs.kernels.prewarm()
+        await engine.jobs.kernels.prewarm()
         with anyio.fail_after(PATIENCE_S):
             while not (tmp_path / "tries").exists() or list(engine.run_dir.glob("w*")):  # noqa: ASYNC110
                 await anyio.sleep(0.005)
@@ -271,7 +271,7 @@ from cellhost.tools.kernel.limits import JobLimits
 async def main():
     bench = conftest.Bench(Path({root!r}), Path({root!r}) / "w")
     async with bench.engine(limits=JobLimits(warm_kernels=1)) as engine:
-        engine.jobs.kernels.prewarm()
+        await engine.jobs.kernels.prewarm()
         while not engine.jobs.kernels.pool.ready:
             await anyio.sleep(0.005)
         print("ready", flush=True)

@@ -158,7 +158,7 @@ class Jobs:
         """
         self._require_open()
         self.kernels.require_allowed()
-        place = self.kernels.place(kernel, env)
+        place = await self.kernels.place(kernel, env)
         record = JobRecord(
             exec_id=f"exec-{secrets.token_hex(6)}",
             cell_id=f"c-{secrets.token_hex(6)}",
@@ -170,7 +170,8 @@ class Jobs:
             created_at=self._next_moment(),
             origin=origin,
             label=label,
-            kernel=place.program.executable,
+            kernel=place.program.name,
+            language=place.program.language,
             server_id=self._server_id,
             timeout_s=_positive("timeout_s", timeout_s),
             memory_mb=_positive("memory_mb", memory_mb),

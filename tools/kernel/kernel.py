@@ -32,7 +32,7 @@ from .handover import Handover
 from .provisioner import KernelExit, LocalProvisioner, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -77,14 +77,16 @@ class Kernel:
         self._watched = anyio.Event()
         self._watched.set()
         self._tasks: TaskGroup
-        self._connection = _PORTS | {
-            "ip": str(spec.folder / "z"),
+        self._connection = {
+            **self._address(),
             "key": secrets.token_hex(16),
-            "transport": "ipc",
             "signature_scheme": "hmac-sha256",
             "kernel_name": "",
         }
         self._provisioner = self.provisioner_class(self._connection)
+
+    def _address(self) -> Mapping[str, Any]:
+        return _PORTS | {"ip": str(self.spec.folder / "z"), "transport": "ipc"}
 
     @property
     def pid(self) -> int | None:
@@ -211,12 +213,15 @@ class Kernel:
         while not self._heard:
             await anyio.sleep(_ASK_AGAIN_S)
             self._channels.ask_info()
+        if await self._take_job():  # else it is about to die, and says why
+            self._usage_at_start = self._provisioner.usage()
+            self.ready.set()
+
+    async def _take_job(self) -> bool:
+        """The last step to being ready: for a job, or to wait for one; false if it cannot take its job."""
         if not self._given:
             await self._run_in()
-        if self._given and not await self._handover.taken():
-            return  # it is about to die, and says why
-        self._usage_at_start = self._provisioner.usage()
-        self.ready.set()
+        return not self._given or await self._handover.taken()
 
     async def _run_in(self) -> None:
         """Run a cell that leaves no trace: the first is the slowest."""
@@ -242,10 +247,13 @@ class Kernel:
         try:
             with anyio.CancelScope() as self._watching:
                 await self._provisioner.wait()
-                self.startup_text = _tail(self.spec.folder / "startup.log")
+                self._note_end()
                 self.dead.set()
         finally:
             self._watched.set()
+
+    def _note_end(self) -> None:
+        self.startup_text = _tail(self.spec.folder / "startup.log")
 
     def execute(self, code: str) -> Execution:
         """Start a cell; call it once the kernel is ready."""

@@ -9,11 +9,14 @@ import inspect
 import secrets
 from typing import TYPE_CHECKING, Any
 
+import anyio
+import anyio.to_thread
 import msgspec
 
 from ...store.errors import Closed, InvalidParams, Issue, StorageError
 from .environment import build_environment
-from .interpreter import choose_interpreter
+from .interpreter import Interpreter, choose_interpreter
+from .kernelspecs import OURS, find_kernel
 from .log import JobLog
 from .spec import KernelSpec, Place
 from .tokens import JobIdentity
@@ -24,14 +27,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from .interpreter import Interpreter
     from .job import Job
     from .kernel import Kernel
     from .limits import JobLimits
     from .spec import KernelFactory
     from .tokens import Tokens
 
-_OURS = frozenset({"python", "python3"})
 _MEBIBYTE = 1 << 20
 
 
@@ -59,6 +60,7 @@ class KernelSource:
         self._limits = limits
         self._python = python
         self._team_mode = team_mode
+        self._searches = anyio.CapacityLimiter(1)
         self.pool = WarmPool(limits, self._make_warm, quiet)
 
     def require_allowed(self) -> None:
@@ -69,32 +71,35 @@ class KernelSource:
                 hint="give build_dispatcher a kernel_factory, or run without team mode",
             )
 
-    def choose(self, kernel: str | Mapping[str, Any] | None = None) -> Interpreter:
-        """The interpreter for a job's `kernel`: nothing, `"python3"` or `{"python": path}`."""
-        if kernel is None or (isinstance(kernel, str) and kernel in _OURS):
-            return choose_interpreter(self._workspace, self._python)
-        if isinstance(kernel, str) or set(kernel) != {"python"} or not isinstance(kernel["python"], str):
+    async def place(self, kernel: str | Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None) -> Place:
+        """What to start for a job's `kernel` (nothing, a name, or `{"python": path}`) and `env`."""
+        interpreter = choose_interpreter(self._workspace, _python_of(kernel) or self._python)
+        environment = build_environment(interpreter.executable, env)
+        if not isinstance(kernel, str) or kernel in OURS:
+            return Place(interpreter, environment)
+        self._require_own_kernels()
+        found = await anyio.to_thread.run_sync(find_kernel, kernel, interpreter.executable, limiter=self._searches)
+        return Place(found, found.environment(environment) | dict(env or {}))
+
+    def _require_own_kernels(self) -> None:
+        if self.factory is not None:
             raise InvalidParams(
-                "kernel names no interpreter",
-                [Issue("$.kernel", 'must be {"python": path}; other kernels are not supported yet')],
-                hint='leave kernel out, or pass {"python": "path/to/python"}',
+                "kernels come from a factory here",
+                [Issue("$.kernel", "names a kernel that the factory does not make")],
+                hint="leave kernel out",
             )
-        return choose_interpreter(self._workspace, kernel["python"])
 
-    def place(self, kernel: str | Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None) -> Place:
-        """What to start for a job's `kernel` and `env`."""
-        program = self.choose(kernel)
-        return Place(program, build_environment(program.executable, env))
-
-    def prewarm(self) -> None:
+    async def prewarm(self) -> None:
         """Have warm kernels for the first jobs too."""
         if self.factory is None and not self._team_mode:
-            self.pool.expect(self.place())
+            self.pool.expect(await self.place())
 
     def expect_another(self, job: Job) -> None:
         """Have warm kernels for jobs like this one, unless it has variables of its own: those are for it alone."""
-        bare = build_environment(job.place.program.executable)
-        if self.factory is None and job.place.environment == bare:
+        program = job.place.program
+        if self.factory is not None or not isinstance(program, Interpreter):
+            return
+        if job.place.environment == build_environment(program.executable):
             self.pool.expect(job.place)
 
     async def make_for(self, job: Job) -> AbstractAsyncContextManager[Kernel]:
@@ -114,7 +119,7 @@ class KernelSource:
     async def make(self) -> Kernel:
         """A kernel that belongs to no job: its logs lie in the run folder, its `host` has no access."""
         log = JobLog(self._run_dir / f"logs-{secrets.token_hex(3)}")
-        spec = self._spec("kernel", log, self.place())
+        spec = self._spec("kernel", log, await self.place())
         return await self._make(spec)
 
     def _make_warm(self, place: Place) -> Kernel:
@@ -138,10 +143,12 @@ class KernelSource:
         return msgspec.structs.replace(spec, door=self._door())
 
     def _process(self, name: str, place: Place, folder: Path, stdout: Path, stderr: Path) -> KernelSpec:
+        program = place.program
         return KernelSpec(
             name=name,
             workspace=self._workspace.resolve(),
-            interpreter=place.program.executable,
+            interpreter=program.executable if isinstance(program, Interpreter) else "",
+            installed=None if isinstance(program, Interpreter) else program,
             environment=place.environment,
             folder=folder,
             profile=self._make_profile(),
@@ -163,8 +170,28 @@ class KernelSource:
     async def _make(self, spec: KernelSpec) -> Kernel:
         self.require_allowed()
         if self.factory is None:
-            from .kernel import Kernel
-
-            return Kernel(spec)
+            return _own(spec)
         made = self.factory(spec)
         return await made if inspect.isawaitable(made) else made
+
+
+def _python_of(kernel: str | Mapping[str, Any] | None) -> str | None:
+    if kernel is None or isinstance(kernel, str):
+        return None
+    if set(kernel) != {"python"} or not isinstance(kernel["python"], str):
+        raise InvalidParams(
+            "kernel names no interpreter",
+            [Issue("$.kernel", 'must be {"python": path} or the name of an installed kernel')],
+            hint='leave kernel out, pass {"python": "path/to/python"}, or a name that kernel_info lists',
+        )
+    return str(kernel["python"])
+
+
+def _own(spec: KernelSpec) -> Kernel:
+    if spec.installed is not None:
+        from .foreign import ForeignKernel
+
+        return ForeignKernel(spec)
+    from .kernel import Kernel
+
+    return Kernel(spec)

@@ -1,4 +1,4 @@
-"""Starts an IPython kernel for one job; run by path with any interpreter that has ipykernel.
+"""Starts a kernel for one job: IPython's, if run by path with an interpreter that has ipykernel, or any other.
 
     python launcher.py '{"connection": …, "parent": 123, "profile": …, "sdk": …, "handover": 5, …}'
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 # IPython colours its children's output and its own; a log is read by programs.
 _RESTORED_VARIABLES = ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "IPYTHONDIR", "TERM")
@@ -26,7 +26,7 @@ def main() -> None:
 
     `connection`: path of the connection file. `parent`: process whose death ends us. `profile`: folder for IPython's
     own files. `sdk`: path of sdk.py. `file_bytes`: RLIMIT_FSIZE or null. `handover`: descriptor of the socket that
-    the job comes through.
+    the job comes through. Instead of the last two and `connection`, `command`: another program that is the kernel.
     """
     _leave_own_folder()
     gc.disable()  # a tenth of the start goes into collections that find nothing
@@ -34,6 +34,8 @@ def main() -> None:
     sys.argv[:] = [""]  # as in an interactive interpreter: code that parses its arguments finds none
     die_with(settings["parent"])
     limit_files(settings["file_bytes"])
+    if "command" in settings:
+        become(settings["command"])
     write_through()
     app = initialise(settings["connection"], settings["profile"])
     sdk = load_sdk(settings["sdk"])
@@ -79,6 +81,19 @@ def limit_files(file_bytes: int | None) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     # Python ignores this signal; then a runaway job would spin on errors instead of ending.
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+
+
+def become(command: list[str]) -> NoReturn:
+    """Replace this process by another program, which finds signals as any program does."""
+    import os
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], command)  # noqa: S606
+    except OSError as error:
+        raise SystemExit(f"{os.path.basename(command[0])}: {error.strerror}") from None  # noqa: PTH119
 
 
 def write_through() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from .interpreter import Interpreter
+from .kernelspecs import InstalledKernel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 class Place(msgspec.Struct, frozen=True):
     """What a process is started with: a warm kernel is for jobs of the same place only."""
 
-    program: Interpreter
+    program: Interpreter | InstalledKernel
     environment: dict[str, str]
 
 
@@ -27,7 +28,8 @@ class KernelSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str  # the job's id, for logs
     workspace: Path
-    interpreter: str
+    interpreter: str  # of the kernels that our launcher starts
+    installed: InstalledKernel | None = None  # or another kernel instead
     environment: dict[str, str]
     folder: Path  # private to this kernel, short enough for socket paths; made at the start, removed at the end
     profile: Path  # IPython's own folder, shared by the server's kernels
