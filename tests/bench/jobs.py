@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING, Any
@@ -296,7 +297,7 @@ async def rows(cold: Jobs, warm: Jobs, rounds: int) -> AsyncGenerator[Row]:
         ("loop", "while True: pass", 200),
         ("await", "import asyncio; await asyncio.sleep(60)", 200),
     ):
-        took = (await interleaved(few, ours=lambda code=code: interrupted(code)(cold)))["ours"]
+        took = (await interleaved(few, ours=partial(interrupted(code), cold)))["ours"]
         yield Row(f"interrupt, {what}", took, must=f"<= {most} ms", holds=took <= most)
     before, after = await descriptors(warm)
     yield Row(f"descriptors after {JOBS} jobs", after, unit="", must=f"<= {before}, as before", holds=after <= before)
