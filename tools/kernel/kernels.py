@@ -73,7 +73,8 @@ class KernelSource:
 
     async def place(self, kernel: str | Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None) -> Place:
         """What to start for a job's `kernel` (nothing, a name, or `{"python": path}`) and `env`."""
-        interpreter = choose_interpreter(self._workspace, _python_of(kernel) or self._python)
+        asked = self._python if kernel is None or isinstance(kernel, str) else _python_of(kernel)
+        interpreter = choose_interpreter(self._workspace, asked)
         environment = build_environment(interpreter.executable, env)
         if not isinstance(kernel, str) or kernel in OURS:
             return Place(interpreter, environment)
@@ -175,9 +176,7 @@ class KernelSource:
         return await made if inspect.isawaitable(made) else made
 
 
-def _python_of(kernel: str | Mapping[str, Any] | None) -> str | None:
-    if kernel is None or isinstance(kernel, str):
-        return None
+def _python_of(kernel: Mapping[str, Any]) -> str:
     if set(kernel) != {"python"} or not isinstance(kernel["python"], str):
         raise InvalidParams(
             "kernel names no interpreter",
