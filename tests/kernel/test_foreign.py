@@ -133,6 +133,7 @@ async def test_limits_of_memory_and_disk_hold(bench: Bench, stock: str) -> None:
         assert engine.records.rows[exec_id].stdout_bytes == 1 << 20
 
 
+@pytest.mark.slow
 async def test_sixteen_start_at_once_and_leave_nothing(engine: Engine, stock: str) -> None:
     started = [await engine.launch(f"print({n})", kernel=stock) for n in range(16)]
     answers = [await engine.finish(exec_id) for exec_id in started]
