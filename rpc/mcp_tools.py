@@ -14,9 +14,12 @@ from ..tools.registry import REGISTRY
 from . import strictjson
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..tools.approval import Ask
     from ..tools.call import ReportProgress
     from ..tools.host import Host
+    from ..tools.outputs import Image
     from ..tools.tool import Tool
     from .incoming import Incoming
 
@@ -50,6 +53,7 @@ async def call_tool(
         HostError: of the kinds in `raises` only.
     """
     budget = host.config.limits.mcp_chars
+    images: list[Image] = []
     call = Call(
         host,
         "mcp",
@@ -59,20 +63,28 @@ async def call_tool(
         waiting=incoming.waiting,
         progress=progress,
         ask=ask,
+        images=images,
     )
     try:
-        return success(await host.call(tool.name, arguments, call), tool, budget)
+        return success(await host.call(tool.name, arguments, call), tool, budget, images)
     except raises:
         raise
     except HostError as error:
         return failure(error)
 
 
-def success(result: Any, tool: Tool[Any, Any], budget: int) -> dict[str, Any]:
-    """A `CallToolResult`: the structured content, and the same JSON as text."""
+def success(result: Any, tool: Tool[Any, Any], budget: int, images: Sequence[Image] = ()) -> dict[str, Any]:
+    """A `CallToolResult`: the structured content, the same JSON as text, and the images that belong to it."""
     structured = cast("dict[str, Any]", result) if isinstance(result, dict) else {"result": result}
     text = strictjson.encode(fit(structured, budget, tool.go_on, keyed=tool.keyed))
-    return {"content": [{"type": "text", "text": text.decode()}], "structuredContent": msgspec.Raw(text)}
+    content = [{"type": "text", "text": text.decode()}, *(_shown(image) for image in images)]
+    return {"content": content, "structuredContent": msgspec.Raw(text)}
+
+
+def _shown(image: Image) -> dict[str, Any]:
+    if image.data is None:
+        return {"type": "text", "text": f"An image too large for this answer: read artifact://{image.version_id}"}
+    return {"type": "image", "data": image.data, "mimeType": image.mime}
 
 
 def failure(error: HostError) -> dict[str, Any]:

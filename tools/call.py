@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from .approval import Ask
     from .host import Host
+    from .outputs import Image
 
 Door = Literal["plain", "editor", "mcp", "kernel", "in_process"]
 
@@ -49,12 +50,25 @@ class Call:
     `aside()`: entered while the call waits for its turn, so that the door may serve other calls meanwhile.
     `waiting()`: the same around a wait for a job, for news or for a person, of which a door has only so many.
     `progress`: told of the call's progress, if the caller asked for it.
+    `images`: where the tool puts images that belong to its answer, at a door that shows them.
     `ask`: puts a question to the person behind this door, if one can be reached through it.
     `extra`: the older SDK's compatibility keys. `identity` is who calls where the door knows it (a job); else the
     host fills it in with the current frame, once the call has its place in the order.
     """
 
-    __slots__ = ("aside", "ask", "budget", "door", "encoded", "extra", "host", "identity", "progress", "waiting")
+    __slots__ = (
+        "aside",
+        "ask",
+        "budget",
+        "door",
+        "encoded",
+        "extra",
+        "host",
+        "identity",
+        "images",
+        "progress",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -66,6 +80,7 @@ class Call:
         encoded: bool = False,
         progress: ReportProgress | None = None,
         ask: Ask | None = None,
+        images: list[Image] | None = None,
         aside: Callable[[], AbstractContextManager[None]] = nullcontext,
         waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
@@ -75,6 +90,7 @@ class Call:
         self.ask = ask
         self.budget = budget
         self.encoded = encoded
+        self.images = images
         self.progress = progress
         self.aside = aside
         self.waiting = waiting

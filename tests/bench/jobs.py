@@ -29,6 +29,8 @@ from cellhost.tools.kernel.tokens import Tokens
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
+    from cellhost.tools.kernel.representation import Representation
+
 OWNER = JobOwner("bench", "f-root", "f-turn")
 # One clock for all processes of the machine: what is measured is when the code runs, not when somebody hears of it.
 NOW = "import time; print(time.monotonic(), flush=True)"
@@ -48,6 +50,12 @@ class Row(msgspec.Struct, frozen=True):
     unit: str = "ms"
     must: str = ""
     holds: bool | None = None
+
+
+async def keep_nothing(record: JobRecord, filename: str, representation: Representation) -> str:
+    """A store for outputs that costs nothing."""
+    del record, representation
+    return filename
 
 
 class NoRecords:
@@ -195,6 +203,18 @@ async def stock_lines() -> float:
                 return last - begun
 
 
+async def our_wake(jobs: Jobs) -> float:
+    """From a line's writing to the answer of whoever waits for it; both ends read one clock."""
+    code = "import time\nfor n in range(40):\n    print(time.monotonic_ns())\n    time.sleep(0.03 + n / 4_000)"
+    exec_id = (await jobs.launch(code, owner=OWNER))["exec_id"]
+    took: list[float] = []
+    answer = await jobs.wait(OWNER, exec_id, since="0", until="news")
+    while not answer["done"]:
+        answer = await jobs.wait(OWNER, exec_id, since=answer["next"], until="news")
+        took += [(time.monotonic_ns() - int(line)) / 1e9 for line in answer["stdout"].split()[-1:]]
+    return statistics.median(took)
+
+
 async def bare_lines() -> float:
     begun = time.monotonic()
     with tempfile.TemporaryFile() as log:
@@ -299,6 +319,7 @@ async def rows(cold: Jobs, warm: Jobs, rounds: int) -> AsyncGenerator[Row]:
     ):
         took = (await interleaved(few, ours=partial(interrupted(code), cold)))["ours"]
         yield Row(f"interrupt, {what}", took, must=f"<= {most} ms", holds=took <= most)
+    yield Row("exec_wait wakes after news", 1000 * await our_wake(cold), must="<= 20 ms", holds=None)
     before, after = await descriptors(warm)
     yield Row(f"descriptors after {JOBS} jobs", after, unit="", must=f"<= {before}, as before", holds=after <= before)
     yield Row("exec_list", 1000 * await listing(cold))
@@ -326,6 +347,7 @@ async def engine(root: Path, name: str, warm_kernels: int) -> AsyncGenerator[Job
         tokens=Tokens(),
         door=lambda: None,
         limits=JobLimits(warm_kernels=warm_kernels),
+        keep_output=keep_nothing,
     ) as jobs:
         yield jobs
 

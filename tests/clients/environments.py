@@ -40,6 +40,15 @@ PYTHON_PACKAGES: dict[str, tuple[str, ...]] = {
     "datasette": ("datasette>=0.65",),  # no client: it reads records.db, and stands beside us in a benchmark
     "ipykernel": ("ipykernel>=6.29",),  # no client: it runs jobs
     "bash": ("bash_kernel>=0.10",),  # no client: it is a kernel of another language
+    "figures": (
+        "ipykernel>=7",
+        "ipywidgets>=8",
+        "matplotlib>=3.8",
+        "nbformat>=5",
+        "pandas>=2",
+        "plotly>=6",
+        "tqdm>=4.60",
+    ),
 }
 NPM_PACKAGES: dict[str, tuple[str, ...]] = {
     "sdk": ("@modelcontextprotocol/sdk@>=1.32 <2", "zod@>=4"),

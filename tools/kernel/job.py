@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from .execution import Execution
     from .kernel import Kernel
     from .log import Ends, JobLog
+    from .outputs import JobOutputs
     from .provisioner import Usage
     from .spec import Place
 
 StopReason: TypeAlias = Literal["interrupt", "timeout", "shutdown"]
-NewsKind: TypeAlias = Literal["status", "progress", "output"]
+NewsKind: TypeAlias = Literal["status", "progress", "output", "outputs"]
 STATUS_OF_STOP: Mapping[StopReason, str] = {
     "interrupt": "interrupted",
     "timeout": "timeout",
@@ -41,12 +42,14 @@ class Job:
         record: JobRecord,
         log: JobLog,
         place: Place,
+        outputs: JobOutputs,
         on_news: Callable[[Job, NewsKind], None],
     ) -> None:
         self.record = record
         self.log = log
         self.viewer = TextViewer(log)
         self.place = place
+        self.outputs = outputs
         self.token: str | None = None
         self.kernel: Kernel | None = None
         self.execution: Execution | None = None
@@ -78,8 +81,8 @@ class Job:
         return self.stop_reason == "interrupt"
 
     def current_ends(self) -> Ends:
-        """Bytes in the logs."""
-        return self.ends or self.log.sizes()
+        """Bytes in the logs, and the count of changes of the outputs."""
+        return self.ends or msgspec.structs.replace(self.log.sizes(), outputs=self.outputs.revision)
 
     def usage(self) -> Usage | None:
         """What the running process has used."""

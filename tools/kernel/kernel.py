@@ -32,7 +32,7 @@ from .handover import Handover
 from .provisioner import KernelExit, LocalProvisioner, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -50,6 +50,10 @@ _ASK_AGAIN_S = 0.05
 _ATTACHED_WITHIN_S = 1.0
 _STARTUP_TAIL = 16_000
 _PORTS = {"shell_port": 1, "iopub_port": 2, "stdin_port": 3, "control_port": 4, "hb_port": 5}
+
+
+def _ignore(_message: Message) -> None:
+    """For whoever wants no outputs."""
 
 
 class Kernel:
@@ -176,6 +180,7 @@ class Kernel:
             "sdk": str(SDK),
             "file_bytes": self.spec.file_bytes,
             "handover": handover,
+            "output_chars": self.spec.output_chars,
         }
 
     async def attach(self, spec: KernelSpec) -> bool:
@@ -226,7 +231,7 @@ class Kernel:
     async def _run_in(self) -> None:
         """Run a cell that leaves no trace: the first is the slowest."""
         assert self._channels is not None
-        self._execution = Execution()
+        self._execution = Execution(_ignore)
         self._execution.request_id = self._channels.execute("pass", silent=True)
         await self._execution.over.wait()
         self._execution = None
@@ -255,10 +260,10 @@ class Kernel:
     def _note_end(self) -> None:
         self.startup_text = _tail(self.spec.folder / "startup.log")
 
-    def execute(self, code: str) -> Execution:
-        """Start a cell; call it once the kernel is ready."""
+    def execute(self, code: str, on_output: Callable[[Message], None] = _ignore) -> Execution:
+        """Start a cell, once the kernel is ready; `on_output` gets what it displays."""
         assert self._channels is not None
-        self._execution = Execution()
+        self._execution = Execution(on_output)
         self._execution.request_id = self._channels.execute(code)
         return self._execution
 
