@@ -83,6 +83,7 @@ class Background:
                 max_running=config.limits.jobs_running,
                 max_queued=config.limits.jobs_queued,
                 file_bytes=config.limits.job_disk_bytes,
+                warm_kernels=config.warm_kernels,
             ),
             python=config.python,
             team_mode=config.team_mode,
@@ -147,6 +148,11 @@ class Background:
         """
         self._refuse_in_team_mode()
         return await (await self.engine()).new_kernel()
+
+    async def prewarm(self) -> None:
+        """Have kernels ready before the first job; whatever stands in the way is told by that job."""
+        with suppress(HostError):
+            await (await self.engine()).kernels.prewarm()
 
     def _refuse_in_team_mode(self) -> None:
         if self._host.config.team_mode and self._factory is None:

@@ -125,8 +125,9 @@ class Engine:
 class Bench:
     """Makes engines; those of one bench share records and logs, as servers of one data folder do."""
 
-    def __init__(self, root: Path, workspace: Path) -> None:
+    def __init__(self, root: Path, workspace: Path, warm_kernels: int = 0) -> None:
         self.root = root
+        self.warm_kernels = warm_kernels
         self.workspace = workspace
         self.records = MemoryRecords()
         self._count = 0
@@ -140,7 +141,8 @@ class Bench:
         run_dir = self.root / f"r{self._count}"
         run_dir.mkdir()
         tokens = Tokens()
-        settings: dict[str, Any] = {"limits": JobLimits(), "door": lambda: None, **given}
+        limits = JobLimits(warm_kernels=self.warm_kernels)
+        settings: dict[str, Any] = {"limits": limits, "door": lambda: None, **given}
         jobs = Jobs(
             workspace=self.workspace,
             run_dir=run_dir,
@@ -155,10 +157,11 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
     # Not under tmp_path: a socket's path must stay under 100 bytes.
     root = Path(tempfile.mkdtemp(prefix="ch-"))
-    yield Bench(root, tmp_path / "workspace")
+    warm_kernels: Any = request.config.getoption("--warm-kernels")
+    yield Bench(root, tmp_path / "workspace", warm_kernels)
     shutil.rmtree(root)
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from .kernel import Kernel
-    from .spec import KernelFactory
+    from .spec import KernelFactory, Place
     from .tokens import Tokens
 
 Until: TypeAlias = Literal["done", "news"]
@@ -86,6 +86,7 @@ class Jobs:
             python=python,
             team_mode=team_mode,
             factory=kernel_factory,
+            quiet=self._nothing_starts,
         )
         self._table = JobTable(records, log_dir, self._limits.kept_finished)
         self._slots = Slots(self._limits)
@@ -106,6 +107,7 @@ class Jobs:
         self._tasks = await anyio.create_task_group().__aenter__()
         self._tasks.start_soon(self._journal.run)
         self._tasks.start_soon(self._feed.run)
+        self._tasks.start_soon(self.kernels.pool.run)
         self._open = True
         return self
 
@@ -124,6 +126,7 @@ class Jobs:
         """Kill every job at once and record it as `killed`; returns within `limits.shutdown_s`. Safe to repeat."""
         self._open = False
         self.end_waits()
+        self.kernels.pool.close()
         with anyio.move_on_after(self._limits.shutdown_s):
             live = self._table.live()
             for job in live:
@@ -136,6 +139,7 @@ class Jobs:
 
     def kill_all(self) -> None:
         """SIGKILL to every group now, for a process that is about to end; nothing is recorded."""
+        self.kernels.pool.close()
         for job in self._table.live():
             if job.kernel is not None:
                 job.kernel.kill_now()
@@ -166,8 +170,7 @@ class Jobs:
         """
         self._require_open()
         self.kernels.require_allowed()
-        interpreter = self.kernels.choose(kernel)
-        environment = self.kernels.environment(interpreter, env)
+        place = await self.kernels.place(kernel, env)
         record = JobRecord(
             exec_id=f"exec-{secrets.token_hex(6)}",
             cell_id=f"c-{secrets.token_hex(6)}",
@@ -179,26 +182,27 @@ class Jobs:
             created_at=self._next_moment(),
             origin=origin,
             label=label,
-            kernel=interpreter.executable,
+            kernel=place.program.name,
+            language=place.program.language,
             server_id=self._server_id,
             timeout_s=_positive("timeout_s", timeout_s),
             memory_mb=_positive("memory_mb", memory_mb),
             key=key,
         )
         if key is None:
-            return await self._admit(record, interpreter.executable, environment)
+            return await self._admit(record, place)
         async with self._keys:
             known = await self._table.by_key(owner.project_id, key)
             if known is not None:
                 return {"exec_id": known.exec_id, "status": known.status}
-            return await self._admit(record, interpreter.executable, environment)
+            return await self._admit(record, place)
 
     def _next_moment(self) -> int:
         """Now, but later than the last time it was asked: the order of launches must show in it."""
         self._last_moment = max(now_ms(), self._last_moment + 1)
         return self._last_moment
 
-    async def _admit(self, record: JobRecord, interpreter: str, environment: dict[str, str]) -> dict[str, Any]:
+    async def _admit(self, record: JobRecord, place: Place) -> dict[str, Any]:
         self._slots.reserve()
         try:
             with anyio.CancelScope(shield=True):  # a row without its job would stay queued
@@ -213,7 +217,7 @@ class Jobs:
             on_change=partial(self._take_outputs, record),
             limits=self._limits,
         )
-        job = Job(record, log, interpreter, environment, outputs, self._take_news)
+        job = Job(record, log, place, outputs, self._take_news)
         self._table.add(job)
         self._slots.enter(job)
         self._feed.publish(job, "status")
@@ -244,7 +248,18 @@ class Jobs:
         if job.done and job.token is not None:
             self._tokens.revoke(job.token)
             job.token = None
+        if kind == "status":
+            self._look_after_pool(job)
         self._feed.publish(job, kind)
+
+    def _look_after_pool(self, job: Job) -> None:
+        if job.record.status == "running":
+            self.kernels.expect_another(job)
+        else:
+            self.kernels.pool.look()
+
+    def _nothing_starts(self) -> bool:
+        return all(job.record.status != "starting" for job in self._table.live())
 
     def _take_outputs(self, record: JobRecord, outputs: tuple[JobOutput, ...]) -> None:
         fields = {"outputs": outputs}

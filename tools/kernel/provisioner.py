@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import signal
 from collections import deque
 from contextlib import suppress
@@ -189,6 +190,13 @@ class LocalProvisioner:
         while self._unsignalled:
             self._unsignalled.popleft().set()
 
+    def limit_memory(self, memory_bytes: int) -> None:
+        """Let the process, and each it has started, add that much data to what it uses now (RLIMIT_DATA)."""
+        if self.pid is not None and self.exit is None:
+            for pid in _family(self.pid):
+                with suppress(OSError):  # it may end meanwhile
+                    _limit_data(pid, memory_bytes)
+
     def usage(self) -> Usage | None:
         """What the process has used so far; at its end, all of it. `None` where it cannot be told."""
         if self.usage_at_end is not None or self.pid is None:
@@ -202,6 +210,23 @@ class LocalProvisioner:
 def as_exit(returncode: int) -> KernelExit:
     """The exit that `Popen.returncode` stands for."""
     return KernelExit(None, -returncode) if returncode < 0 else KernelExit(returncode, None)
+
+
+def _family(pid: int) -> list[int]:
+    """A process and its descendants."""
+    children: list[int] = []
+    with suppress(OSError):
+        for thread in Path("/proc", str(pid), "task").iterdir():
+            children += map(int, (thread / "children").read_text().split())
+    return [pid, *(each for child in children for each in _family(child))]
+
+
+def _limit_data(pid: int, more: int) -> None:
+    status = Path("/proc", str(pid), "status").read_bytes()
+    used = int(status.partition(b"VmData:")[2].split(maxsplit=1)[0]) * 1024
+    hard = resource.prlimit(pid, resource.RLIMIT_DATA)[1]
+    soft = used + more if hard == resource.RLIM_INFINITY else min(used + more, hard)
+    resource.prlimit(pid, resource.RLIMIT_DATA, (soft, hard))
 
 
 def _usage_of(process: Path) -> Usage:

@@ -21,6 +21,7 @@ from .waiting import wait_for_any
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from .execution import Execution
@@ -36,9 +37,14 @@ _PROGRESS = ("progress_done", "progress_total", "progress_message")
 
 
 class Supervisor:
-    """Runs jobs; `make_kernel` gives each an unstarted kernel of its own."""
+    """Runs jobs; `make_kernel` gives each a kernel of its own, started by `async with` if not before."""
 
-    def __init__(self, make_kernel: Callable[[Job], Awaitable[Kernel]], journal: Journal, limits: JobLimits) -> None:
+    def __init__(
+        self,
+        make_kernel: Callable[[Job], Awaitable[AbstractAsyncContextManager[Kernel]]],
+        journal: Journal,
+        limits: JobLimits,
+    ) -> None:
         self._make_kernel = make_kernel
         self._journal = journal
         self._limits = limits
@@ -60,8 +66,7 @@ class Supervisor:
             await self.finish(job, Ending("died", "start", error=error))
 
     async def _supervise(self, job: Job) -> None:
-        kernel = await self._make_kernel(job)
-        async with kernel:
+        async with await self._make_kernel(job) as kernel:
             job.kernel = kernel
             ending = await self._start(job, kernel) or await self._run_cell(job, kernel)
             await self.finish(job, ending)
