@@ -51,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
         )
     add("--database", action="append", default=[], metavar="NAME=PATH", help="let `query` read this SQLite file")
     add("--python", metavar="PATH", help="interpreter of the jobs (default: the workspace's .venv, else ours)")
+    add("--prewarm", action="store_true", help="have a kernel ready for the first job too")
     add("--team", action="store_true", help="jobs only from a session-scoped kernel factory")
     add("--record", type=Path, metavar="FILE", help="write a transcript of the conversation")
     add("--log-level", default="warning", choices=("debug", "info", "warning", "error"), help="what goes to stderr")
@@ -80,6 +81,7 @@ def config_of(given: argparse.Namespace) -> Config:
         frame_id=given.frame,
         team_mode=given.team,
         python=given.python,
+        prewarm=given.prewarm,
         rules=tuple(_rule(text, decision) for decision in DECISIONS for text in getattr(given, decision)),
         databases=databases,
     )

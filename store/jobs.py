@@ -155,6 +155,20 @@ class Jobs:
         states = ", ".join(f"'{state}'" for state in LIVE)
         return self._database.select(Job, f"WHERE status IN ({states}) AND server_id = ? ORDER BY rowid", [server_id])
 
+    def over(self, *, ended_before: int, most_bytes: int, spared_after: int, limit: int) -> list[Job]:
+        """Ended jobs that are too old, or whose logs have no room beside those of later ones; oldest first.
+
+        Those that ended after `spared_after` have room whatever their size. Times are epoch milliseconds.
+        """
+        rows = self._database.rows(_OVER, [spared_after, ended_before, most_bytes, limit])
+        return [Job(**dict(zip(Job.__struct_fields__, row, strict=True))) for row in rows]
+
+    def remove(self, job: Job) -> None:
+        """Takes away a job's row, and its cell's unless something that it made is still there."""
+        with self._database.transaction():
+            self._database.execute("DELETE FROM jobs WHERE exec_id = ?", [job.exec_id])
+            self._database.execute(_REMOVE_CELL, [job.cell_id])
+
     def _place(self, cursor: str) -> int:
         rowid = self._database.value("SELECT rowid FROM jobs WHERE exec_id = ?", [cursor])
         if rowid is None:
@@ -198,6 +212,17 @@ class Jobs:
 _CHANGEABLE = frozenset(JobChanges.__annotations__)
 _OF_JOB = _CHANGEABLE & frozenset(Job.__struct_fields__)
 _OF_CELL = _CHANGEABLE & frozenset(Cell.__struct_fields__)
+_OVER = (
+    f"SELECT {', '.join(Job.__struct_fields__)} FROM"
+    " (SELECT *, sum(stdout_bytes + stderr_bytes) OVER (ORDER BY ended_at DESC, rowid DESC) AS bytes_since"
+    f" FROM jobs WHERE status IN ({', '.join(repr(state) for state in FINAL)}))"
+    " WHERE ended_at < ? AND (ended_at < ? OR bytes_since > ?) ORDER BY ended_at, exec_id LIMIT ?"
+)
+_REMOVE_CELL = (
+    "DELETE FROM cells WHERE cell_id = ?"
+    " AND NOT EXISTS (SELECT 1 FROM artifact_versions WHERE producing_cell_id = cells.cell_id)"
+    " AND NOT EXISTS (SELECT 1 FROM lineage_edges WHERE producing_cell_id = cells.cell_id)"
+)
 _LISTED = (
     f"SELECT {', '.join(f'jobs.{column}' for column in Job.__struct_fields__)}, substr(code, 1, {_PREVIEW})"
     " FROM jobs JOIN cells USING (cell_id)"

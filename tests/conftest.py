@@ -31,5 +31,6 @@ def bare_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--update-transcripts` records every transcript anew from what it sends."""
+    """`--update-transcripts` records every transcript anew; `--warm-kernels` gives the tests' engines a warm pool."""
     parser.addoption("--update-transcripts", action="store_true", help="record tests/transcripts anew")
+    parser.addoption("--warm-kernels", type=int, default=0, metavar="N", help="run tests/kernel with a warm pool of N")

@@ -70,8 +70,9 @@ class ExecBackgroundParams(msgspec.Struct, frozen=True):
             str | dict[str, Any],
             Meta(
                 description='Another interpreter than kernel_info shows: {"python": path}, relative to the workspace '
-                "or absolute, of an environment with ipykernel.",
-                examples=[{"python": ".venv/bin/python"}],
+                "or absolute, of an environment with ipykernel. Or the name of a Jupyter kernel that kernel_info "
+                "lists; the code is then in its language, and has no `host`.",
+                examples=[{"python": ".venv/bin/python"}, "bash"],
             ),
         ]
         | None

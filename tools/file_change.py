@@ -13,7 +13,7 @@ import msgspec
 
 from ..store.errors import InvalidParams, Issue, NotFound, TooLarge
 from .file_content import decode_text, measure, not_regular, open_regular, storage_errors
-from .workspace import temporary_name
+from .temporary import temporary_beside
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -131,19 +131,13 @@ def _replacing(path: Path) -> Generator[_NewFile]:
     with storage_errors("write"):
         mode = _mode(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(temporary_name())
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                yield _NewFile(file, replaces=mode is not None)
-                file.flush()
-                if mode is not None:
-                    os.fchmod(descriptor, mode)
-                os.fsync(descriptor)
+        with temporary_beside(path) as (file, temporary):
+            yield _NewFile(file, replaces=mode is not None)
+            file.flush()
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
             temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
 
 
 def _mode(path: Path) -> int | None:

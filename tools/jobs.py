@@ -14,6 +14,7 @@ from ..store.errors import Closed, HostError
 from .kernel.background import BackgroundExecutor
 from .kernel.records import JobOwner
 from .kernel.tokens import Tokens
+from .retention import removing_expired
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -58,6 +59,8 @@ class Background:
             if self._engine is None:
                 await self._host.store.run(self._sweep)
                 self._engine = await self._host.keeper.enter(self._make_engine(self._run_folder))
+                removing = removing_expired(self._host.store, self._host.config.kept, self._engine.forget)
+                await self._host.keeper.enter(removing)
                 if self._host.ending.is_set():
                     self._engine.end_waits()
         return self._engine
@@ -80,6 +83,7 @@ class Background:
                 max_running=config.limits.jobs_running,
                 max_queued=config.limits.jobs_queued,
                 file_bytes=config.limits.job_disk_bytes,
+                warm_kernels=config.warm_kernels,
             ),
             python=config.python,
             team_mode=config.team_mode,
@@ -148,6 +152,11 @@ class Background:
             self._refuse_in_team_mode()
         root_frame_id = (await self._host.caller("in_process")).root_frame_id
         return await (await self.engine()).new_kernel(root_frame_id)
+
+    async def prewarm(self) -> None:
+        """Have kernels ready before the first job; whatever stands in the way is told by that job."""
+        with suppress(HostError):
+            await (await self.engine()).kernels.prewarm()
 
     def _refuse_in_team_mode(self) -> None:
         if self._host.config.team_mode and self._factory is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..store.artifacts import NewVersion
 from .changes import Change
 from .file_content import storage_errors
-from .workspace import temporary_name
+from .temporary import temporary_beside
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,16 +132,15 @@ def _copy_out(records: Records, version: Version, target: Path) -> None:
         if _is_untouched(target, version.size_bytes, written_at):
             return
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(temporary_name())
-        try:
-            with records.objects.open(version.checksum, version.size_bytes) as source, temporary.open("xb") as copy:
-                shutil.copyfileobj(source, copy, 1 << 20)
+        with (
+            records.objects.open(version.checksum, version.size_bytes) as source,
+            temporary_beside(target) as (copy, temporary),
+        ):
+            shutil.copyfileobj(source, copy, 1 << 20)
+            copy.flush()
             temporary.chmod(0o444)
             os.utime(temporary, ns=(written_at, written_at))
             temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
 
 
 def _is_untouched(copy: Path, size: int, written_at: int) -> bool:

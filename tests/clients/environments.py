@@ -38,6 +38,8 @@ PYTHON_PACKAGES: dict[str, tuple[str, ...]] = {
     "agent-client-protocol": ("agent-client-protocol>=0.12",),
     "pyzipcode": ("pyzipcode>=3",),  # no client: it ships a database
     "datasette": ("datasette>=0.65",),  # no client: it reads records.db, and stands beside us in a benchmark
+    "ipykernel": ("ipykernel>=6.29",),  # no client: it runs jobs
+    "bash": ("bash_kernel>=0.10",),  # no client: it is a kernel of another language
     "figures": (
         "ipykernel>=7",
         "ipywidgets>=8",

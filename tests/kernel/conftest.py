@@ -122,8 +122,12 @@ class Engine:
 
     async def until_idle(self) -> None:
         """Until every kernel's folder is gone: the teardown comes after the answer."""
+        await self.until_kernels(0)
+
+    async def until_kernels(self, count: int) -> None:
+        """Until so many kernels' folders are there."""
         with anyio.fail_after(PATIENCE_S):
-            while any(path.name.startswith("k") for path in self.run_dir.iterdir()):  # noqa: ASYNC110
+            while sum(path.name.startswith("k") for path in self.run_dir.iterdir()) != count:  # noqa: ASYNC110
                 await anyio.sleep(0.005)
 
     async def interrupt(self, exec_id: str) -> dict[str, Any]:
@@ -133,8 +137,9 @@ class Engine:
 class Bench:
     """Makes engines; those of one bench share records and logs, as servers of one data folder do."""
 
-    def __init__(self, root: Path, workspace: Path) -> None:
+    def __init__(self, root: Path, workspace: Path, warm_kernels: int = 0) -> None:
         self.root = root
+        self.warm_kernels = warm_kernels
         self.workspace = workspace
         self.records = MemoryRecords()
         self._count = 0
@@ -148,7 +153,8 @@ class Bench:
         run_dir = self.root / f"r{self._count}"
         run_dir.mkdir()
         tokens = Tokens()
-        settings: dict[str, Any] = {"limits": JobLimits(), "door": lambda: None, **given}
+        limits = JobLimits(warm_kernels=self.warm_kernels)
+        settings: dict[str, Any] = {"limits": limits, "door": lambda: None, **given}
         jobs = Jobs(
             workspace=self.workspace,
             run_dir=run_dir,
@@ -163,10 +169,11 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
     # Not under tmp_path: a socket's path must stay under 100 bytes.
     root = Path(tempfile.mkdtemp(prefix="ch-"))
-    yield Bench(root, tmp_path / "workspace")
+    warm_kernels: Any = request.config.getoption("--warm-kernels")
+    yield Bench(root, tmp_path / "workspace", warm_kernels)
     shutil.rmtree(root)
 
 

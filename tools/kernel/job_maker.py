@@ -13,11 +13,13 @@ from .outputs import JobOutputs
 from .records import JobOutput, JobOwner, JobRecord, JobRecords, KeepOutput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .feed import Feed
-    from .interpreter import Interpreter
     from .job import NewsKind
     from .journal import Journal
     from .limits import JobLimits
+    from .spec import Place
     from .table import JobTable
     from .tokens import Tokens
 
@@ -36,6 +38,7 @@ class JobMaker:
         keep_output: KeepOutput,
         limits: JobLimits,
         server_id: str | None,
+        on_status: Callable[[Job], None],
     ) -> None:
         self._records = records
         self._table = table
@@ -45,9 +48,10 @@ class JobMaker:
         self._keep_output = keep_output
         self._limits = limits
         self._server_id = server_id
+        self._on_status = on_status
         self._last_moment = 0
 
-    def describe(self, code: str, owner: JobOwner, interpreter: Interpreter, origin: str) -> JobRecord:
+    def describe(self, code: str, owner: JobOwner, place: Place, origin: str) -> JobRecord:
         """The record of a new job, not written down yet."""
         return JobRecord(
             exec_id=f"exec-{secrets.token_hex(6)}",
@@ -59,7 +63,8 @@ class JobMaker:
             status="queued",
             created_at=self._next_moment(),
             origin=origin,
-            kernel=interpreter.executable,
+            kernel=place.program.name,
+            language=place.program.language,
             server_id=self._server_id,
         )
 
@@ -68,7 +73,7 @@ class JobMaker:
         self._last_moment = max(now_ms(), self._last_moment + 1)
         return self._last_moment
 
-    async def make(self, record: JobRecord, interpreter: str, environment: dict[str, str]) -> Job:
+    async def make(self, record: JobRecord, place: Place) -> Job:
         """Write a record down and make the job of it; `StorageError` if the store does not take it."""
         with anyio.CancelScope(shield=True):  # a row without its job would stay queued
             await self._records.created(record)
@@ -79,7 +84,7 @@ class JobMaker:
             on_change=partial(self._take_outputs, record),
             limits=self._limits,
         )
-        job = Job(record, log, interpreter, environment, outputs, self._take_news)
+        job = Job(record, log, place, outputs, self._take_news)
         self._table.add(job)
         self._feed.publish(job, "status")
         return job
@@ -88,6 +93,8 @@ class JobMaker:
         if job.done and job.token is not None:
             self._tokens.revoke(job.token)
             job.token = None
+        if kind == "status":
+            self._on_status(job)
         self._feed.publish(job, kind)
 
     def _take_outputs(self, record: JobRecord, outputs: tuple[JobOutput, ...]) -> None:

@@ -24,6 +24,7 @@ from .kernels import KernelSource
 from .ladder import stop, stop_now
 from .limits import JobLimits
 from .log import DEFAULT_MAX_CHARS, Stream, parse_position
+from .reaper_process import reaper_held
 from .records import FINAL, JobOwner, JobRecord, JobRecords, KeepOutput
 from .sessions import KernelSessions, SessionKey
 from .slots import Slots
@@ -34,7 +35,8 @@ from .views import LogReader, answer_of, recorded_ends, usage_now, usage_of
 from .waiting import wait_for_any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from .kernel import Kernel
-    from .spec import KernelFactory
+    from .spec import KernelFactory, Place
     from .tokens import Tokens
 
 Until: TypeAlias = Literal["done", "news"]
@@ -80,6 +82,7 @@ class Jobs:
             python=python,
             team_mode=team_mode,
             factory=kernel_factory,
+            quiet=self._nothing_starts,
         )
         self._table = JobTable(records, log_dir, self._limits.kept_finished)
         self._slots = Slots(self._limits)
@@ -94,19 +97,24 @@ class Jobs:
             keep_output=keep_output,
             limits=self._limits,
             server_id=server_id,
+            on_status=self._look_after_pool,
         )
         self._reader = LogReader()
         self._supervisor = Supervisor(self.kernels.make_for, self._journal, self._limits)
         self._sessions = KernelSessions(self.kernels, self._supervisor, records, self._limits, self._table.retire)
         self._keys = anyio.Lock()
         self._waits_over = anyio.Event()
+        self._reaper: AbstractAsyncContextManager[None]
         self._tasks: TaskGroup
         self._open = False
 
     async def __aenter__(self) -> Self:
+        self._reaper = reaper_held(start=self.kernels.allowed)
+        await self._reaper.__aenter__()
         self._tasks = await anyio.create_task_group().__aenter__()
         self._tasks.start_soon(self._journal.run)
         self._tasks.start_soon(self._feed.run)
+        self._tasks.start_soon(self.kernels.pool.run)
         self._open = True
         return self
 
@@ -116,12 +124,16 @@ class Jobs:
         with anyio.CancelScope(shield=True):
             await self.shutdown()
         self._tasks.cancel_scope.cancel()
-        await self._tasks.__aexit__(kind, error, traceback)
+        try:
+            await self._tasks.__aexit__(kind, error, traceback)
+        finally:
+            await self._reaper.__aexit__(None, None, None)
 
     async def shutdown(self) -> None:
         """Kill every job at once and record it as `killed`; returns within `limits.shutdown_s`. Safe to repeat."""
         self._open = False
         self.end_waits()
+        self.kernels.pool.close()
         with anyio.move_on_after(self._limits.shutdown_s):
             live = self._table.live()
             for job in live:
@@ -135,6 +147,7 @@ class Jobs:
 
     def kill_all(self) -> None:
         """SIGKILL to every group now, for a process that is about to end; nothing is recorded."""
+        self.kernels.pool.close()
         for job in self._table.live():
             if job.kernel is not None:
                 job.kernel.kill_now()
@@ -166,27 +179,26 @@ class Jobs:
         """
         self._require_open()
         self.kernels.require_allowed(owner.root_frame_id)
-        interpreter = self.kernels.choose(kernel)
-        environment = self.kernels.environment(interpreter, env)
+        place = await self.kernels.place(kernel, env)
         record = msgspec.structs.replace(
-            self._maker.describe(code, owner, interpreter, origin),
+            self._maker.describe(code, owner, place, origin),
             label=label,
             timeout_s=_positive("timeout_s", timeout_s),
             memory_mb=_positive("memory_mb", memory_mb),
             key=key,
         )
         if key is None:
-            return await self._admit(record, interpreter.executable, environment)
+            return await self._admit(record, place)
         async with self._keys:
             known = await self._table.by_key(owner.project_id, key)
             if known is not None:
                 return {"exec_id": known.exec_id, "status": known.status}
-            return await self._admit(record, interpreter.executable, environment)
+            return await self._admit(record, place)
 
-    async def _admit(self, record: JobRecord, interpreter: str, environment: dict[str, str]) -> dict[str, Any]:
+    async def _admit(self, record: JobRecord, place: Place) -> dict[str, Any]:
         self._slots.reserve()
         try:
-            job = await self._maker.make(record, interpreter, environment)
+            job = await self._maker.make(record, place)
         except BaseException:
             self._slots.give_up()
             raise
@@ -217,6 +229,15 @@ class Jobs:
         self._table.retire(job)
         self._fill_slots()
 
+    def _look_after_pool(self, job: Job) -> None:
+        if job.record.status == "running":
+            self.kernels.expect_another(job)
+        else:
+            self.kernels.pool.look()
+
+    def _nothing_starts(self) -> bool:
+        return all(job.record.status != "starting" for job in self._table.live())
+
     async def new_kernel(self, root_frame_id: str | None = None) -> Kernel:
         """An unstarted kernel of no job, from the same source; `Closed` where team mode forbids it."""
         self.kernels.require_allowed(root_frame_id)
@@ -235,14 +256,14 @@ class Jobs:
         """
         self._require_open()
         key = SessionKey(owner.project_id, owner.root_frame_id, session)
-        interpreter = self.kernels.choose()
-        record = msgspec.structs.replace(self._maker.describe(code, owner, interpreter, origin), session=session)
-        async with self._sessions.place(key, self._tasks, caller) as place:
-            job = await self._maker.make(record, interpreter.executable, {})
+        place = await self.kernels.place()
+        record = msgspec.structs.replace(self._maker.describe(code, owner, place, origin), session=session)
+        async with self._sessions.place(key, self._tasks, caller) as queue:
+            job = await self._maker.make(record, place)
             await self._refuse_when_closed(job)
             if not job.done:
                 self._tasks.start_soon(job.outputs.run)
-                place.enter(job)
+                queue.enter(job)
         return {"exec_id": job.exec_id, "status": job.record.status}
 
     async def restart(self, owner: JobOwner, session: str) -> dict[str, Any]:
@@ -362,6 +383,10 @@ class Jobs:
             self._journal.note(job.record, fields)
             job.progress_noted_at = now_ms()
         job.change(fields, "progress")
+
+    def forget(self, exec_ids: Iterable[str]) -> None:
+        """Hold finished jobs no longer: somebody has removed them from the store."""
+        self._table.forget(exec_ids)
 
     def subscribe(self, project_id: str | None = None, *, output: bool = False) -> Subscription:
         """News of a project's jobs as `JobNews`, in an `async with` block; with `output` of their logs too."""

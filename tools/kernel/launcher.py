@@ -1,10 +1,11 @@
-"""Starts an IPython kernel for one job; run by path with any interpreter that has ipykernel.
+"""Starts a kernel for one job: IPython's, if run by path with an interpreter that has ipykernel, or any other.
 
-    python launcher.py '{"connection": …, "parent": 123, "sdk": …, "workspace": …, "stdout": 5, "stderr": 6, …}'
+    python launcher.py '{"connection": …, "profile": …, "sdk": …, "handover": 5, …}'
 
 Stands alone: the interpreter need not have cellhost, so nothing but the standard library and ipykernel is
-imported, and the syntax is that of Python 3.9. Until `attach` the process writes to the start-up log it was
-given as descriptors 1 and 2; from then on to the job's own logs.
+imported, and the syntax is that of Python 3.9. What belongs to the job comes through the socket `handover`, at once or
+whenever there is a job for a kernel that was started ahead of it. Until `attach` the process writes to the start-up log
+it was given as descriptors 1 and 2; from then on to the job's own logs.
 """
 
 from __future__ import annotations
@@ -12,33 +13,37 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 _OUTPUTS = ("display_data", "update_display_data", "execute_result")
 _END_CHARS = 50_000
 # IPython colours its children's output and its own; a log is read by programs.
 _RESTORED_VARIABLES = ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "IPYTHONDIR", "TERM")
 _LOOK_AGAIN_S = 0.003
-_SIGKILL_ON_PARENT_DEATH = (1, 9)  # PR_SET_PDEATHSIG, SIGKILL (prctl(2))
+_MESSAGE_BYTES = 1 << 16
 
 
 def main() -> None:
     """Become the kernel that the settings in `argv[1]` describe; returns when it is told to stop.
 
-    `connection`: path of the connection file. `parent`: process whose death ends us. `profile`: folder for IPython's
-    own files. `sdk`: path of sdk.py. `workspace`: working folder. `stdout`, `stderr`: descriptors of the job's logs.
-    `file_bytes`: RLIMIT_FSIZE or null. `memory_bytes`: data the code may add to what the kernel uses, or null.
-    `output_chars`: of one representation of something displayed.
+    `connection`: path of the connection file. `profile`: folder for IPython's own files. `sdk`: path of sdk.py.
+    `file_bytes`: RLIMIT_FSIZE or null. `output_chars`: of one representation of something displayed. `handover`:
+    descriptor of the socket that the job comes through. Instead of the last three and `connection`, `command`: another
+    program that is the kernel.
     """
     _leave_own_folder()
     gc.disable()  # a tenth of the start goes into collections that find nothing
     settings: dict[str, Any] = importlib.import_module("json").loads(sys.argv.pop())
     sys.argv[:] = [""]  # as in an interactive interpreter: code that parses its arguments finds none
-    die_with(settings["parent"])
+    ignore_interrupts()
     limit_files(settings["file_bytes"])
+    if "command" in settings:
+        become(settings["command"])
     write_through()
     app = initialise(settings["connection"], settings["profile"])
-    attach(app, settings)
+    bound_messages(app.kernel.session, settings["output_chars"])
+    sdk = load_sdk(settings["sdk"])
+    expect_job(app, sdk, settings["handover"])
     gc.enable()
     gc.freeze()
     app.start()
@@ -50,21 +55,11 @@ def _leave_own_folder() -> None:
         del sys.path[0]
 
 
-def die_with(parent: int) -> None:
-    """Have the system kill this process when `parent` ends, and volunteer for the out-of-memory killer."""
-    import ctypes
-    import os
+def ignore_interrupts() -> None:
+    """An interrupt is for a cell; before one runs it would end us."""
     import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for a cell; before one runs it would end us
-    ctypes.CDLL(None).prctl(*_SIGKILL_ON_PARENT_DEATH)
-    if os.getppid() != parent:
-        os._exit(1)
-    try:
-        with open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123 - pathlib is not loaded yet
-            score.write("500")
-    except OSError:
-        pass  # some containers forbid it; then the system chooses
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def limit_files(file_bytes: int | None) -> None:
@@ -80,6 +75,19 @@ def limit_files(file_bytes: int | None) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     # Python ignores this signal; then a runaway job would spin on errors instead of ending.
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+
+
+def become(command: list[str]) -> NoReturn:
+    """Replace this process by another program, which finds signals as any program does."""
+    import os
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], command)  # noqa: S606
+    except OSError as error:
+        raise SystemExit(f"{os.path.basename(command[0])}: {error.strerror}") from None  # noqa: PTH119
 
 
 def write_through() -> None:
@@ -152,30 +160,8 @@ def _restore(variables: dict[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def attach(app: Any, settings: dict[str, Any]) -> None:
-    """Hand the initialised kernel to a job: its folder, `host`, limits and, last, its logs."""
-    import faulthandler
-    import os
-    import warnings
-
-    warnings.filterwarnings("ignore", message="To exit: use", category=UserWarning)  # advice for a terminal
-    os.chdir(settings["workspace"])
-    if settings["workspace"] not in sys.path:
-        sys.path.append(settings["workspace"])
-    host = _offer_host(app.kernel.shell, settings["sdk"])
-    _end_forks_with_their_cell(app.kernel.shell)
-    _bound_messages(app.kernel.session, settings["output_chars"])
-    _limit_memory(settings["memory_bytes"])
-    for number, log in ((1, settings["stdout"]), (2, settings["stderr"])):
-        os.dup2(log, number, inheritable=True)
-        os.close(log)
-    _lead_cells(app.kernel, host)
-    faulthandler.enable(file=sys.stderr, all_threads=False)
-
-
-def _offer_host(shell: Any, path: str) -> Any:
-    """Put `host` into the builtins too: code that shadows the name can still reach it there."""
-    import builtins
+def load_sdk(path: str) -> Any:
+    """The module of the `host` object, which is no package of this interpreter's."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     spec = spec_from_file_location("cellhost_sdk", path)
@@ -184,7 +170,83 @@ def _offer_host(shell: Any, path: str) -> Any:
     sdk: Any = module_from_spec(spec)
     sys.modules["cellhost_sdk"] = sdk
     spec.loader.exec_module(sdk)
-    host = sdk.take_host()
+    return sdk
+
+
+def expect_job(app: Any, sdk: Any, descriptor: int) -> None:
+    """Have the event loop attach the kernel to its job as soon as that comes through the socket.
+
+    The message is a JSON object with the descriptors of the two logs; the answer is one byte. A kernel that cannot take
+    the job ends instead: one that was not wanted after all, or one that started before packages were installed.
+    """
+    import os
+    import socket
+
+    handover = socket.socket(fileno=descriptor)
+    handover.set_inheritable(False)
+    found = _packages()
+    loop = importlib.import_module("tornado.ioloop").IOLoop.current()
+
+    def take(*_: Any) -> None:
+        loop.remove_handler(descriptor)
+        try:
+            message, logs, _flags, _address = socket.recv_fds(handover, _MESSAGE_BYTES, 2)
+            job = importlib.import_module("json").loads(message or "null")
+            if job is None or (job["waited"] and _packages() != found):
+                os._exit(0)
+            attach(app, sdk, job, logs)
+            handover.send(b"1")
+            handover.close()
+        except BaseException:  # noqa: BLE001
+            # An event loop would log it and go on; here it is the start that failed.
+            importlib.import_module("traceback").print_exc()
+            os._exit(1)
+
+    loop.add_handler(descriptor, take, loop.READ)
+
+
+def _packages() -> dict[str, int]:
+    """When something was last installed: a `.pth` file, say, is only read when Python starts."""
+    import os
+
+    found: dict[str, int] = {}
+    for folder in sys.path:
+        try:
+            found[folder] = os.stat(folder).st_mtime_ns  # noqa: PTH116 - pathlib is slower
+        except OSError:
+            found[folder] = 0
+    return found
+
+
+def attach(app: Any, sdk: Any, job: dict[str, Any], logs: list[int]) -> None:
+    """Hand the initialised kernel to a job: its folder, `host`, limits and, last, its logs.
+
+    `workspace`: working folder. `variables`: what `host` needs to know. `memory_bytes`: data the code may add to what
+    the kernel uses, or null.
+    """
+    import faulthandler
+    import os
+    import warnings
+
+    warnings.filterwarnings("ignore", message="To exit: use", category=UserWarning)  # advice for a terminal
+    os.chdir(job["workspace"])
+    if job["workspace"] not in sys.path:
+        sys.path.append(job["workspace"])
+    os.environ.update(job["variables"])
+    host = _offer_host(app.kernel.shell, sdk.take_host())
+    _end_forks_with_their_cell(app.kernel.shell)
+    _limit_memory(job["memory_bytes"])
+    for number, log in enumerate(logs, start=1):
+        os.dup2(log, number, inheritable=True)
+        os.close(log)
+    _lead_cells(app.kernel, host)
+    faulthandler.enable(file=sys.stderr, all_threads=False)
+
+
+def _offer_host(shell: Any, host: Any) -> Any:
+    """Put `host` into the builtins too: code that shadows the name can still reach it there."""
+    import builtins
+
     builtins.__dict__["host"] = host
     shell.push({"host": host}, interactive=False)
     shell.events.register("post_execute", host.flush_progress)
@@ -312,7 +374,7 @@ def _end_forks_with_their_cell(shell: Any) -> None:
     shell.events.register("post_execute", end_if_child)
 
 
-def _bound_messages(session: Any, most_chars: int) -> None:
+def bound_messages(session: Any, most_chars: int) -> None:
     """Have what is displayed say where in the logs it came, and keep messages small that the server would only cut.
 
     A representation over `most_chars` is not sent; of an error's texts, their ends are.

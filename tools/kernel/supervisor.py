@@ -22,6 +22,7 @@ from .waiting import wait_for_any
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from .execution import Execution
@@ -37,9 +38,14 @@ _PROGRESS = ("progress_done", "progress_total", "progress_message")
 
 
 class Supervisor:
-    """Runs jobs; `make_kernel` gives each an unstarted kernel of its own."""
+    """Runs jobs; `make_kernel` gives each a kernel of its own, started by `async with` if not before."""
 
-    def __init__(self, make_kernel: Callable[[Job], Awaitable[Kernel]], journal: Journal, limits: JobLimits) -> None:
+    def __init__(
+        self,
+        make_kernel: Callable[[Job], Awaitable[AbstractAsyncContextManager[Kernel]]],
+        journal: Journal,
+        limits: JobLimits,
+    ) -> None:
         self._make_kernel = make_kernel
         self._journal = journal
         self._limits = limits
@@ -47,8 +53,7 @@ class Supervisor:
     async def run(self, job: Job) -> None:
         """Run a job in a kernel of its own, to its end."""
         async with self.answering_for(job):
-            kernel = await self._make_kernel(job)
-            async with kernel:
+            async with await self._make_kernel(job) as kernel:
                 await self._run_in(kernel, job)
             _cut_log(job)
 
