@@ -100,8 +100,9 @@ async def test_a_warm_job_finds_what_a_cold_one_finds(bench: Bench) -> None:
     code = (
         "import gc, json, os, signal, sys, threading\n"
         "print(json.dumps([dict(os.environ), sys.path, sys.argv, os.getcwd(), gc.isenabled(), str(host),\n"
-        "    signal.getsignal(signal.SIGINT).__qualname__, threading.active_count(), get_ipython().execution_count, In, Out,\n"
-        "    sorted(name for name in globals() if not name.startswith('_')), sorted(os.listdir('/proc/self/fd'))]))"
+        "    signal.getsignal(signal.SIGINT).__qualname__, threading.active_count(), In, Out,\n"
+        "    get_ipython().execution_count, sorted(os.listdir('/proc/self/fd')),\n"
+        "    sorted(name for name in globals() if not name.startswith('_'))]))"
     )
     async with bench.engine(limits=JobLimits()) as engine:
         cold = json.loads((await engine.run(code))["stdout"])
