@@ -1,36 +1,50 @@
-"""The verbs beside `serve`: each writes its result to stdout."""
+"""The verbs beside `serve`: each writes its result to stdout, and its errors as one line to stderr."""
 
 from __future__ import annotations
 
-import argparse
+import os
 import sys
+from argparse import RawDescriptionHelpFormatter
 from importlib import import_module
 
+from ..store.errors import HostError, InvalidParams
 from ..store.version import VERSION
+from .options import USAGE, Parser
 from .serve_command import parser
+
+FAILED, INTERRUPTED = 1, 130
 
 VERBS = {
     "demo": ("cellhost.rpc.demo", "run the main job on real input and show every message"),
     "replay": ("cellhost.rpc.replay", "play a transcript against a fresh server and show the first difference"),
+    "config": ("cellhost.rpc.config_command", "show every setting and where it came from, or a host's snippet"),
     "rules": ("cellhost.rpc.rules_command", "list and change permission rules"),
 }
 
 
 def run_verb(arguments: list[str]) -> int:
-    """Run `cellhost VERB …` and return its exit code; 130 when interrupted."""
-    top = argparse.ArgumentParser(
+    """Run `cellhost VERB …` and return its exit code: 0 ok, 1 failed, 2 usage or settings, 130 interrupted."""
+    top = Parser(
         prog="cellhost",
         description="Read-only SQL, provenance of files and background Python jobs, over JSON-RPC.",
         epilog="\n".join(f"  {name:<8} {text}" for name, (_, text) in VERBS.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"cellhost {VERSION}")
     top.add_argument("verb", choices=["serve", *VERBS], help="serve is the default")
     verb = top.parse_args(arguments[:1]).verb
     try:
-        return int(import_module(VERBS[verb][0]).main(arguments[1:]))
+        status = int(import_module(VERBS[verb][0]).main(arguments[1:]))
+        sys.stdout.flush()
+        return status
+    except HostError as error:
+        sys.stderr.write(f"cellhost {verb}: {error}" + (f" ({error.hint})" if error.hint else "") + "\n")
+        return USAGE if isinstance(error, InvalidParams) else FAILED
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
+    except BrokenPipeError:  # who read our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains when it flushes at the end
+        return 0
 
 
 def show_serve_help() -> int:

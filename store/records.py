@@ -35,6 +35,7 @@ class Records:
         busy_timeout_s: float,
         on_open: Callable[[], None],
         claim_frame: Callable[[str], None],
+        read_only: bool = False,
     ) -> None:
         self.project_id = project_id
         self.folder = folder
@@ -46,6 +47,7 @@ class Records:
             lock=lock,
             busy_timeout_s=busy_timeout_s,
             on_open=on_open,
+            read_only=read_only,
         )
         self.objects = Objects(folder / "objects")
         self.cells = Cells(self.database)

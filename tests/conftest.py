@@ -1,6 +1,10 @@
 """Fixtures every test may ask for."""
 
+import os
+
 import pytest
+
+os.environ["CELLHOST_CONFIG"] = os.devnull  # whatever the person who runs the tests has set for their own servers
 
 
 @pytest.fixture(scope="session")

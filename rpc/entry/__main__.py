@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-VERBS = ("demo", "replay", "rules")
+VERBS = ("demo", "replay", "config", "rules")
 
 
 def main() -> int:
