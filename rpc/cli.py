@@ -18,6 +18,7 @@ VERBS = {
     "demo": ("cellhost.rpc.demo", "run the main job on real input and show every message"),
     "replay": ("cellhost.rpc.replay", "play a transcript against a fresh server and show the first difference"),
     "config": ("cellhost.rpc.config_command", "show every setting and where it came from, or a host's snippet"),
+    "doctor": ("cellhost.rpc.doctor_command", "check what a server needs, and say how to mend what is amiss"),
     "rules": ("cellhost.rpc.rules_command", "list and change permission rules"),
 }
 

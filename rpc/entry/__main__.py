@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-VERBS = ("demo", "replay", "config", "rules")
+VERBS = ("demo", "replay", "config", "doctor", "rules")
 
 
 def main() -> int:
