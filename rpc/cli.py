@@ -9,7 +9,7 @@ from importlib import import_module
 
 from ..store.errors import HostError, InvalidParams
 from ..store.version import VERSION
-from .options import USAGE, Parser
+from .options import USAGE, Parser, complaint
 from .serve_command import parser
 
 FAILED, INTERRUPTED = 1, 130
@@ -19,6 +19,9 @@ VERBS = {
     "replay": ("cellhost.rpc.replay", "play a transcript against a fresh server and show the first difference"),
     "config": ("cellhost.rpc.config_command", "show every setting and where it came from, or a host's snippet"),
     "doctor": ("cellhost.rpc.doctor_command", "check what a server needs, and say how to mend what is amiss"),
+    "schema": ("cellhost.rpc.schema_command", "describe every method: parameters, result, errors"),
+    "audit": ("cellhost.rpc.audit_command", "show the calls that came in"),
+    "frames": ("cellhost.rpc.frames_command", "show past work, all of it or what a pattern finds"),
     "rules": ("cellhost.rpc.rules_command", "list and change permission rules"),
 }
 
@@ -39,7 +42,7 @@ def run_verb(arguments: list[str]) -> int:
         sys.stdout.flush()
         return status
     except HostError as error:
-        sys.stderr.write(f"cellhost {verb}: {error}" + (f" ({error.hint})" if error.hint else "") + "\n")
+        sys.stderr.write(complaint(f"cellhost {verb}", error))
         return USAGE if isinstance(error, InvalidParams) else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED

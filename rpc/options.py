@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ..store.errors import HostError, InvalidParams
 from .settings import DECISIONS, Settings, resolve
 
 if TYPE_CHECKING:
@@ -26,12 +27,17 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: {message} ({self.prog} --help lists the options)\n")
 
 
-def add_place(parser: argparse.ArgumentParser) -> None:
-    """The flags that say which records are meant."""
+def add_data_dir(parser: argparse.ArgumentParser) -> None:
+    """The flags that say which data folder is meant."""
     add = parser.add_argument
     add("--config", type=Path, metavar="FILE", help="settings (default: the user's config.toml)")
     add("--data-dir", type=Path, default=_UNSET, help="where records are kept (default: the user's data folder)")
-    add("--project", default=_UNSET, help="project that the records belong to")
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """The flags that say which records are meant."""
+    add_data_dir(parser)
+    parser.add_argument("--project", default=_UNSET, help="project that the records belong to")
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +77,21 @@ def settings_of(given: argparse.Namespace) -> Resolved:
     if "databases" in flags:
         flags["databases"] = dict(flags["databases"])
     return resolve(flags=flags, file=given.config, environment=os.environ)
+
+
+def complaint(command: str, error: HostError) -> str:
+    """An error as the one line that stderr gets: what went wrong, and what to do."""
+    advice = error.hint
+    if advice is None and isinstance(error, InvalidParams):
+        advice = "; ".join(f"{issue.path.removeprefix('$.')}: {issue.message}" for issue in error.issues)
+    return f"{command}: {error}" + (f" ({advice})" if advice else "") + "\n"
+
+
+def count(text: str) -> int:
+    """An argument that says how many."""
+    if not (text.isdecimal() and 0 < len(text) < 8 and int(text)):
+        raise argparse.ArgumentTypeError(f"{text[:64]!r}: must be a number from 1 to 9999999")
+    return int(text)
 
 
 def _folder(text: str) -> Path:

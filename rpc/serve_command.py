@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from ..store.errors import HostError, InvalidParams
-from .options import USAGE, Parser, add_settings, settings_of
+from .options import USAGE, Parser, add_settings, complaint, settings_of
 
 if TYPE_CHECKING:
     import argparse
@@ -42,7 +42,7 @@ def run(arguments: Sequence[str], descriptors: Descriptors) -> int:
         configure(settings.log_level, settings.log_format, settings.log_file)
         return anyio.run(_serve, given, settings, arguments, descriptors)
     except HostError as error:
-        print(f"cellhost: {error}" + (f" ({error.hint})" if error.hint else ""), file=sys.stderr)  # noqa: T201 (stderr, not the wire)
+        sys.stderr.write(complaint("cellhost", error))
         return USAGE if isinstance(error, InvalidParams) else FAILED
 
 

@@ -82,7 +82,7 @@ class Host:
         self.ending = anyio.Event()
         """Set when the host is about to end: whatever waits for news ends with what it has."""
         self.keeper = Keeper()
-        self.methods = _method_table()
+        self.methods = method_table()
         self.open_door: Callable[[], Awaitable[Path]] | None = None
         """Makes the socket that jobs call back through; set by whoever serves it."""
         self.asker: Callable[[], Ask | None] = lambda: None
@@ -318,7 +318,7 @@ class Host:
         method = self.methods.get(name)
         if method is None or call.door not in method.doors:
             reachable = [known for known, other in self.methods.items() if call.door in other.doors]
-            raise UnknownMethod(f"unknown method {shortened(name)}", hint=_nearest(name, reachable))
+            raise UnknownMethod(f"unknown method {shortened(name)}", hint=nearest_hint(name, reachable))
         return method
 
     def _canonical(self, method: Method[Any, Any], named: dict[str, Any]) -> dict[str, Any]:
@@ -332,14 +332,15 @@ class Host:
 _OTHERS = (*HARNESS_METHODS, *CALLBACK_METHODS, *RESOURCE_METHODS)
 
 
-def _method_table() -> dict[str, Method[Any, Any]]:
+def method_table() -> dict[str, Method[Any, Any]]:
+    """Every method by each of its names."""
     table: dict[str, Method[Any, Any]] = {method.name: method for method in _OTHERS}
     for tool in REGISTRY.tools.values():
         table |= {tool.name: tool, tool.host_method: tool}
     return table
 
 
-UNAUDITED = frozenset(name for name, method in _method_table().items() if not method.audited)
+UNAUDITED = frozenset(name for name, method in method_table().items() if not method.audited)
 
 
 def _subject(tool: Tool[Any, Any], named: dict[str, Any], caller: Caller) -> Subject:
@@ -354,7 +355,8 @@ def _inside(path: str, error: InvalidParams) -> InvalidParams:
     return InvalidParams(error.message, issues, hint=error.hint)
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest_hint(name: str, known: Iterable[str]) -> str:
+    """The hint for a name that is none of the known ones."""
     nearest = difflib.get_close_matches(name[:MAX_SHOWN_NAME], known, n=1)
     return f"did you mean {nearest[0]}?" if nearest else "tools/list or rpc.discover lists what there is"
 

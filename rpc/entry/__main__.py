@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-VERBS = ("demo", "replay", "config", "doctor", "rules")
+VERBS = ("demo", "replay", "config", "doctor", "schema", "audit", "frames", "rules")
 
 
 def main() -> int:
