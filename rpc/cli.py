@@ -22,6 +22,9 @@ VERBS = {
     "schema": ("cellhost.rpc.schema_command", "describe every method: parameters, result, errors"),
     "audit": ("cellhost.rpc.audit_command", "show the calls that came in"),
     "frames": ("cellhost.rpc.frames_command", "show past work, all of it or what a pattern finds"),
+    "jobs": ("cellhost.rpc.jobs_command", "show jobs, once or live"),
+    "tail": ("cellhost.rpc.tail_command", "show what a job has printed, to its end"),
+    "export": ("cellhost.rpc.export_command", "write a job as a Jupyter notebook"),
     "rules": ("cellhost.rpc.rules_command", "list and change permission rules"),
 }
 

@@ -95,6 +95,10 @@ class Artifacts:
         """All versions of an artifact, the oldest first."""
         return self._database.select(Version, "WHERE artifact_id = ? ORDER BY ordinal", [artifact_id])
 
+    def made_by(self, cell_id: str) -> list[Version]:
+        """The versions that a cell saved, the oldest first."""
+        return self._database.select(Version, "WHERE producing_cell_id = ? ORDER BY rowid", [cell_id])
+
     def list(
         self,
         *,

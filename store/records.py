@@ -63,7 +63,7 @@ class Records:
 
     def job_folder(self, exec_id: str) -> Path:
         """Where the job's logs are; made if it is missing. Raises `StorageError`."""
-        folder = self._logs(exec_id)
+        folder = self.log_folder(exec_id)
         make_private_folder(folder)
         return folder
 
@@ -76,15 +76,16 @@ class Records:
                 status="lost",
                 ended_at=now_ms(),
                 ended_by="server",
-                stdout_bytes=_size(self._logs(job.exec_id) / "stdout.log"),
-                stderr_bytes=_size(self._logs(job.exec_id) / "stderr.log"),
+                stdout_bytes=_size(self.log_folder(job.exec_id) / "stdout.log"),
+                stderr_bytes=_size(self.log_folder(job.exec_id) / "stderr.log"),
             )
         return lost
 
     def close(self) -> None:
         self.database.close()
 
-    def _logs(self, exec_id: str) -> Path:
+    def log_folder(self, exec_id: str) -> Path:
+        """Where the job's logs are, if it has any. Raises `NotFound` for what is no job's id."""
         # The id names a folder: nothing else may be in it.
         if not EXEC_ID.fullmatch(exec_id):
             raise NotFound("no such job", hint="exec_list lists this project's jobs")

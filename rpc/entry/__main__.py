@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-VERBS = ("demo", "replay", "config", "doctor", "schema", "audit", "frames", "rules")
+VERBS = ("demo", "replay", "config", "doctor", "schema", "audit", "frames", "jobs", "tail", "export", "rules")
 
 
 def main() -> int:
