@@ -25,6 +25,7 @@ VERBS = {
     "jobs": ("cellhost.rpc.jobs_command", "show jobs, once or live"),
     "tail": ("cellhost.rpc.tail_command", "show what a job has printed, to its end"),
     "export": ("cellhost.rpc.export_command", "write a job as a Jupyter notebook"),
+    "lineage": ("cellhost.rpc.lineage_command", "show what a version came from, as text or as a picture"),
     "rules": ("cellhost.rpc.rules_command", "list and change permission rules"),
 }
 

@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -107,7 +107,7 @@ def _cells(seen: SeenJob) -> tuple[str, ...]:
     )
 
 
-def _row(seen: SeenJob) -> dict[str, object]:
+def _row(seen: SeenJob) -> dict[str, Any]:
     return msgspec.structs.asdict(seen.job) | {
         "status": seen.status,
         "stdout_bytes": seen.ends.stdout,

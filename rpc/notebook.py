@@ -33,7 +33,7 @@ def notebook(place: Place, exec_id: str) -> Node:
         *_end(cell),
     ]
     ran = {"execution_count": 1 if seen.job.started_at else None, "outputs": outputs}
-    code = {"cell_type": "code", "id": cell.cell_id, "metadata": {}, "source": cell.code}
+    code: Node = {"cell_type": "code", "id": cell.cell_id, "metadata": {}, "source": cell.code}
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     about = {"exec_id": exec_id, "label": seen.job.label, "status": seen.status, "started_at": seen.job.started_at}
     return {

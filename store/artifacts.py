@@ -95,6 +95,12 @@ class Artifacts:
         """All versions of an artifact, the oldest first."""
         return self._database.select(Version, "WHERE artifact_id = ? ORDER BY ordinal", [artifact_id])
 
+    def versions_of(self, version_ids: Sequence[str]) -> list[Version]:
+        """The versions of these ids that there are, in no particular order."""
+        return self._database.select(
+            Version, "WHERE version_id IN (SELECT value FROM json_each(?))", [msgspec.json.encode(version_ids).decode()]
+        )
+
     def made_by(self, cell_id: str) -> list[Version]:
         """The versions that a cell saved, the oldest first."""
         return self._database.select(Version, "WHERE producing_cell_id = ? ORDER BY rowid", [cell_id])

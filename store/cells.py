@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from .errors import NotFound
 from .ids import new_id
 from .rows import Cell
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .sqlite import Database
 
 
@@ -55,6 +59,11 @@ class Cells:
         if cell is None:
             raise NotFound("no such cell", hint="frames with a frame_id lists its cells")
         return cell
+
+    def codes(self, cell_ids: Sequence[str], most: int) -> dict[str, str]:
+        """How the code of each of these cells begins: at most so many characters."""
+        sql = "SELECT cell_id, substr(code, 1, ?) FROM cells WHERE cell_id IN (SELECT value FROM json_each(?))"
+        return dict(self._database.rows(sql, [most, msgspec.json.encode(cell_ids).decode()]))
 
     def page(self, frame_id: str, page: int, page_size: int) -> list[Cell]:
         """The cells of page `page`, from 0, in order of `seq`."""

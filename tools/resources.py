@@ -21,6 +21,7 @@ TEMPLATES = (
     ("artifact://{version_id}", "Saved version", "The bytes of one saved version of an artifact."),
     ("job://{exec_id}/log", "Job log", "What a job has printed so far."),
     ("frame://{frame_id}", "Frame", "A session, turn or job with its cells, as JSON."),
+    ("lineage://{version_id}", "Lineage", "What a version came from and what came from it, as a page to look at."),
 )
 _FORMS = ", ".join(form for form, _, _ in TEMPLATES)
 _MCP: frozenset[Door] = frozenset({"mcp"})
@@ -121,10 +122,19 @@ async def _frame(call: Call, frame_id: str) -> Contents:
     return {"mimeType": "application/json", "text": msgspec.json.encode(detail).decode()}
 
 
+async def _lineage(call: Call, version_id: str) -> Contents:
+    from .lineage_picture import FORMATS, picture_of
+
+    records = await call.host.store.project(call.caller.project_id)
+    picture = await call.host.store.run(picture_of, records, version_id)
+    return {"mimeType": "text/html", "text": await call.host.in_file_thread(FORMATS["html"], picture)}
+
+
 _READERS: dict[str, Callable[[Call, str], Awaitable[Contents]]] = {
     "artifact": _artifact,
     "job": _job_log,
     "frame": _frame,
+    "lineage": _lineage,
 }
 
 

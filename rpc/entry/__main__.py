@@ -7,7 +7,20 @@ from __future__ import annotations
 
 import sys
 
-VERBS = ("demo", "replay", "config", "doctor", "schema", "audit", "frames", "jobs", "tail", "export", "rules")
+VERBS = (
+    "demo",
+    "replay",
+    "config",
+    "doctor",
+    "schema",
+    "audit",
+    "frames",
+    "jobs",
+    "tail",
+    "export",
+    "lineage",
+    "rules",
+)
 
 
 def main() -> int:
