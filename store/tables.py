@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import msgspec
 
 from . import rows
+from .browsing import STATEMENTS
 
 SqlType = type[str] | type[int] | type[float]
 
@@ -169,7 +170,7 @@ RECORDS = Schema(
             session=_EDGE_OF_SESSION,
         ),
     ),
-    steps=(Step("tables"), Step("cell_outputs")),
+    steps=(Step("tables"), Step("cell_outputs"), Step("views", STATEMENTS)),
 )
 
 _FIRST_RULES = """
