@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..store.errors import StorageError
+from ..tools.kernel.records import JobOutput
 from ..tools.kernel.text_view import TextViewer
 from .seen_jobs import SeenJobs
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 Node = dict[str, Any]
 
+DISPLAYED = "output"
+"""Source of the versions that were displayed, not saved."""
 MAX_STREAM_CHARS = 1_000_000
 MAX_SHOWN_BYTES = 16 << 20
 _AS_TEXT = frozenset({"text/html", "text/markdown", "text/latex", "image/svg+xml"})
@@ -29,7 +34,7 @@ def notebook(place: Place, exec_id: str) -> Node:
     cell = place.records.cells.get(seen.job.cell_id)
     outputs = [
         *_streams(jobs, seen),
-        *(_shown(place.records, version) for version in place.records.artifacts.made_by(cell.cell_id)),
+        *_shown(place.records, cell),
         *_end(cell),
     ]
     ran = {"execution_count": 1 if seen.job.started_at else None, "outputs": outputs}
@@ -56,9 +61,21 @@ def _streams(jobs: SeenJobs, seen: SeenJob) -> list[Node]:
     return [{"output_type": "stream", "name": name, "text": text} for name, text in streams if text]
 
 
-def _shown(records: Records, version: Version) -> Node:
-    """A saved version: what a notebook can show is shown, of anything else it says that it was saved."""
-    note = f"{version.filename}, {version.size_bytes} bytes, {version.version_id}"
+def _shown(records: Records, cell: Cell) -> list[Node]:
+    """What the code displayed, in its last state, then the files that it saved."""
+    versions = {version.version_id: version for version in records.artifacts.made_by(cell.cell_id)}
+    shown: list[Node] = []
+    for output in msgspec.json.decode(cell.outputs or "[]", type=list[JobOutput]):
+        version = versions.get(output.artifact_version_id or "")
+        plain: Node = {"output_type": "display_data", "data": {"text/plain": output.text}, "metadata": {}}
+        shown.append(_display(records, version, output.text) if version else plain)
+    saved = [version for version in versions.values() if version.source != DISPLAYED]
+    notes = [f"{version.filename}, {version.size_bytes} bytes, {version.version_id}" for version in saved]
+    return shown + [_display(records, version, note) for version, note in zip(saved, notes, strict=True)]
+
+
+def _display(records: Records, version: Version, note: str) -> Node:
+    """A version: what a notebook can show is shown, of anything else it says what it is."""
     data: Node = {"text/plain": note}
     kind = version.content_type.partition(";")[0].strip().lower()
     if (kind in _AS_TEXT or kind.startswith("image/")) and version.size_bytes <= MAX_SHOWN_BYTES:
