@@ -29,7 +29,12 @@ open("dot.png", "wb").write(base64.b64decode(
 host.save_artifact("dot.png", input_version_ids=["{source}"])
 6 * 7
 """
-FAILING = "print('before')\nraise ValueError('no good <b>')\n"
+FAILING = """\
+from IPython.display import HTML, display
+display(HTML("<i>seen</i>"))
+print("before")
+raise ValueError("no good <b>")
+"""
 
 Done: TypeAlias = "subprocess.CompletedProcess[str]"
 Run: TypeAlias = Callable[..., Done]

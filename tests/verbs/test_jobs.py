@@ -205,9 +205,11 @@ def test_a_job_is_exported_with_its_streams_pictures_and_result(cellhost: Run, w
     assert result["data"] == {"text/plain": "42"}
 
 
-def test_a_failed_job_is_exported_with_its_traceback(cellhost: Run, worked: Worked) -> None:
+def test_a_failed_job_is_exported_with_what_it_displayed_and_its_traceback(cellhost: Run, worked: Worked) -> None:
     (cell,) = exported(cellhost, worked, worked.failed)["cells"]
     error = cell["outputs"][-1]
+    (shown,) = [each for each in cell["outputs"] if each["output_type"] == "display_data"]
+    assert shown["data"]["text/html"] == "<i>seen</i>"
     assert (error["output_type"], error["ename"], error["evalue"]) == ("error", "ValueError", "no good <b>")
     assert any("raise ValueError" in line for line in error["traceback"])
 
