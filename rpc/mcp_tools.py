@@ -14,8 +14,10 @@ from ..tools.registry import REGISTRY
 from . import strictjson
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..tools.approval import Ask
-    from ..tools.call import ReportProgress
+    from ..tools.call import Image, ReportProgress
     from ..tools.host import Host
     from ..tools.tool import Tool
     from .incoming import Incoming
@@ -55,24 +57,27 @@ async def call_tool(
         "mcp",
         budget=budget,
         encoded=True,
+        shows_images=True,
         aside=incoming.aside,
         waiting=incoming.waiting,
         progress=progress,
         ask=ask,
     )
     try:
-        return success(await host.call(tool.name, arguments, call), tool, budget)
+        return success(await host.call(tool.name, arguments, call), tool, budget, call.images or ())
     except raises:
         raise
     except HostError as error:
         return failure(error)
 
 
-def success(result: Any, tool: Tool[Any, Any], budget: int) -> dict[str, Any]:
-    """A `CallToolResult`: the structured content, and the same JSON as text."""
+def success(result: Any, tool: Tool[Any, Any], budget: int, images: Iterable[Image] = ()) -> dict[str, Any]:
+    """A `CallToolResult`: the structured content, the same JSON as text, and the images."""
     structured = cast("dict[str, Any]", result) if isinstance(result, dict) else {"result": result}
     text = strictjson.encode(fit(structured, budget, tool.go_on, keyed=tool.keyed))
-    return {"content": [{"type": "text", "text": text.decode()}], "structuredContent": msgspec.Raw(text)}
+    content = [{"type": "text", "text": text.decode()}]
+    content += [{"type": "image", "data": image.data, "mimeType": image.media_type} for image in images]
+    return {"content": content, "structuredContent": msgspec.Raw(text)}
 
 
 def failure(error: HostError) -> dict[str, Any]:

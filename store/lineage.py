@@ -73,7 +73,7 @@ class Lineages:
             "frame_id": version.frame_id,
             "producing_cell_id": cell,
             "code": self._cells.get(cell).code if cell else None,
-            "inputs": self._inputs(version_id),
+            "inputs": self.inputs(version_id),
             "extraction_pending": False,
         }
 
@@ -102,7 +102,8 @@ class Lineages:
             graph["reason"] = reason
         return graph
 
-    def _inputs(self, version_id: str) -> list[Input]:
+    def inputs(self, version_id: str) -> list[Input]:
+        """What a version was made from, in the order it was told."""
         sql = (
             "SELECT version_id, filename FROM lineage_edges JOIN artifact_versions"
             " ON version_id = input_version_id WHERE output_version_id = ? ORDER BY lineage_edges.rowid"

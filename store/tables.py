@@ -169,7 +169,7 @@ RECORDS = Schema(
             session=_EDGE_OF_SESSION,
         ),
     ),
-    steps=(Step("tables"),),
+    steps=(Step("tables"), Step("paths_of_versions")),
 )
 
 _FIRST_RULES = """

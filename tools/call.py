@@ -36,6 +36,13 @@ class Caller(msgspec.Struct, frozen=True):
         return self.door in TRUSTED_DOORS
 
 
+class Image(msgspec.Struct, frozen=True):
+    """An image that goes beside an answer's JSON; `data` is base64."""
+
+    data: str
+    media_type: str
+
+
 class ReportProgress(Protocol):
     """Told of a call's progress; `total` and `message` may be absent."""
 
@@ -50,11 +57,24 @@ class Call:
     `waiting()`: the same around a wait for a job, for news or for a person, of which a door has only so many.
     `progress`: told of the call's progress, if the caller asked for it.
     `ask`: puts a question to the person behind this door, if one can be reached through it.
+    `images`: what the answer shows beside its JSON; None where the door shows none.
     `extra`: the older SDK's compatibility keys. `identity` is who calls where the door knows it (a job); else the
     host fills it in with the current frame, once the call has its place in the order.
     """
 
-    __slots__ = ("aside", "ask", "budget", "door", "encoded", "extra", "host", "identity", "progress", "waiting")
+    __slots__ = (
+        "aside",
+        "ask",
+        "budget",
+        "door",
+        "encoded",
+        "extra",
+        "host",
+        "identity",
+        "images",
+        "progress",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -64,6 +84,7 @@ class Call:
         identity: Caller | None = None,
         budget: int | None = None,
         encoded: bool = False,
+        shows_images: bool = False,
         progress: ReportProgress | None = None,
         ask: Ask | None = None,
         aside: Callable[[], AbstractContextManager[None]] = nullcontext,
@@ -75,6 +96,7 @@ class Call:
         self.ask = ask
         self.budget = budget
         self.encoded = encoded
+        self.images: list[Image] | None = [] if shows_images else None
         self.progress = progress
         self.aside = aside
         self.waiting = waiting
