@@ -130,7 +130,7 @@ class Artifacts:
         return version
 
     def version_page(self, artifact_id: str, *, limit: int = 50, cursor: str | None = None) -> VersionListing:
-        """An artifact's versions, newest first. Raises `NotFound`, and `InvalidParams` for a cursor of something else."""
+        """An artifact's versions, newest first. Raises `NotFound`, `InvalidParams` for a cursor of something else."""
         self.get(artifact_id)
         found = self._database.select(
             Version,

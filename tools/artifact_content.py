@@ -53,8 +53,7 @@ class ReadArtifactTool(Tool[ReadArtifactParams, ReadArtifactResult]):
     description = (
         "Read the contents of one saved version, checked against its checksum: text by lines (`encoding` utf-8), an "
         "image as an image, anything else as base64. `bytes`, `lines` and `checksum` are the whole version's. When "
-        "truncated, go on with `offset` set to next_offset. To work with it in code, open host.artifact_path(version_id) in "
-        "a job."
+        "truncated, go on with `offset` set to next_offset. Code in a job opens host.artifact_path(version_id) instead."
     )
     go_on = "offset: the answer's next_offset"
 

@@ -71,7 +71,7 @@ def image_data(records: Records, version: Version) -> str:
     if version.size_bytes > MAX_IMAGE_BYTES:
         raise TooLarge(
             f"the image has {version.size_bytes} bytes, more than {MAX_IMAGE_BYTES}",
-            hint="save a smaller one in a job that opens host.artifact_path(version_id); with an offset its bytes are read",
+            hint="make a smaller one in a job from host.artifact_path(version_id), or give an offset to read its bytes",
         )
     return base64.b64encode(records.objects.read(version.checksum, version.size_bytes)).decode("ascii")
 
