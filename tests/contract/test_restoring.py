@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 import pytest
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
     from .conftest import Refused, SetRule
 
-ALLOWED = (("restore_artifact_version", "*", "allow"), ("materialise_artifact", "*", "allow"))
+ALLOWED: tuple[tuple[str, str, Literal["allow"]], ...] = (
+    ("restore_artifact_version", "*", "allow"),
+    ("materialise_artifact", "*", "allow"),
+)
 
 
 @pytest.fixture
