@@ -12,6 +12,8 @@ from .serve_command import parser
 VERBS = {
     "demo": ("cellhost.rpc.demo", "run the main job on real input and show every message"),
     "replay": ("cellhost.rpc.replay", "play a transcript against a fresh server and show the first difference"),
+    "gc": ("cellhost.rpc.gc_command", "remove what nobody refers to any more"),
+    "forget": ("cellhost.rpc.forget_command", "remove a frame with everything recorded in it"),
     "rules": ("cellhost.rpc.rules_command", "list and change permission rules"),
 }
 

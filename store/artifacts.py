@@ -72,7 +72,8 @@ class Artifacts:
                 self._objects.place(staged)
         except BaseException:
             if placing:
-                self._drop_unused(staged.checksum)
+                with contextlib.suppress(StorageError):
+                    self.drop_unused(staged.checksum)
             raise
         return version
 
@@ -251,12 +252,13 @@ class Artifacts:
                 )
             )
 
-    def _drop_unused(self, checksum: str) -> None:
-        """Takes back the bytes of a save that failed at the end, unless a version came to need them."""
+    def drop_unused(self, checksum: str) -> int:
+        """Takes bytes away unless a version needs them; how many were freed. Raises `StorageError`."""
         # Placing and this both hold the write lock: no other server counts on bytes that are about to go.
-        with contextlib.suppress(StorageError), self._database.transaction():
-            if not self._database.rows("SELECT 1 FROM artifact_versions WHERE checksum = ?", [checksum]):
-                self._objects.remove(checksum)
+        with self._database.transaction():
+            if self._database.rows("SELECT 1 FROM artifact_versions WHERE checksum = ?", [checksum]):
+                return 0
+            return self._objects.remove(checksum)
 
 
 _OF_VERSION = ("ordinal", "size_bytes", "checksum")

@@ -85,9 +85,13 @@ class Objects:
             self.place(staged)
         return staged.checksum, staged.size
 
-    def remove(self, checksum: str) -> None:
-        """Takes the bytes away; only for who knows that no version names them."""
-        self.path(checksum).unlink(missing_ok=True)
+    def remove(self, checksum: str) -> int:
+        """Takes the bytes away and returns how many they were; only for who knows that no version names them."""
+        path, size = self.path(checksum), 0
+        with contextlib.suppress(FileNotFoundError):
+            size = path.stat().st_size
+            path.unlink()
+        return size
 
     def open(self, checksum: str, size: int | None = None) -> BinaryIO:
         """Opens the bytes for reading; with `size`, only if they are whole. Raises `StorageError`."""
@@ -134,18 +138,29 @@ class Objects:
         """Removes, once, what servers that were killed left half copied."""
         if not self._swept:
             self._swept = True
-            for path in self._folder.glob(f"{_INCOMING}*"):
-                with contextlib.suppress(OSError):
-                    _remove_if_abandoned(path)
+            for path in self.abandoned():
+                self.remove_abandoned(path)
+
+    def abandoned(self) -> list[Path]:
+        """What servers that were killed left half copied; what is being copied now is not among it."""
+        return [path for path in self._folder.glob(f"{_INCOMING}*") if _if_free(path, lambda: None)]
+
+    def remove_abandoned(self, path: Path) -> bool:
+        """Removes one of `abandoned`; false when it has gone meanwhile."""
+        return _if_free(path, path.unlink)
 
 
-def _remove_if_abandoned(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink()
-    finally:
-        os.close(descriptor)
+def _if_free(path: Path, act: Callable[[], None]) -> bool:
+    """Acts while nobody else can hold the file; false when somebody does, or it is not there."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            act()
+        finally:
+            os.close(descriptor)
+        return True
+    return False
 
 
 def _read(reading: BinaryIO) -> bytes:

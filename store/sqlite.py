@@ -132,6 +132,11 @@ class Database:
             values = [value for row in some for value in msgspec.structs.astuple(row)]
             self.rows(_insert(type(some[0]), len(some)), values)
 
+    def give_back_space(self) -> None:
+        """Returns the pages of what was deleted to the disk, as far as no reader stands in the way."""
+        for pragma in ("incremental_vacuum", "wal_checkpoint(TRUNCATE)"):
+            self.rows(f"PRAGMA {pragma}")
+
     @contextlib.contextmanager
     def transaction(self) -> Generator[None]:
         """Everything inside is kept, or nothing; one inside another joins it. The write lock is taken at once."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-VERBS = ("demo", "replay", "rules")
+VERBS = ("demo", "replay", "gc", "forget", "rules")
 
 
 def main() -> int:
