@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from cellhost.store.artifacts import NewVersion
 from cellhost.store.jobs import NewJob
 from cellhost.store.records import Records
@@ -108,13 +110,12 @@ def many(store: Store, records: Records, rows: int) -> None:
 def graph(store: Store, records: Records, nodes: int) -> None:
     """A graph of ten edges a node, walked whole."""
     frame_id = store.new_frame(kind="session", project_id="bench")
+    new = NewVersion(frame_id=frame_id, filename="n0", content_type="text/plain")
     with records.objects.stage(io.BytesIO(b"node")) as staged, records.database.transaction():
-        versions = [
-            records.artifacts.save(
-                staged, NewVersion(frame_id=frame_id, filename=f"n{number}", content_type="text/plain")
-            ).version_id
-            for number in range(nodes)
-        ]
+        versions = [records.artifacts.save(staged, new).version_id]
+        for number in range(1, nodes):
+            named = msgspec.structs.replace(new, filename=f"n{number}")
+            versions.append(records.artifacts.save_again(versions[0], named).version_id)
         for number in range(10, nodes):
             for back in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10):
                 edge = Edge(input_version_id=versions[number - back], output_version_id=versions[number], created_at=1)
