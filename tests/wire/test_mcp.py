@@ -86,6 +86,22 @@ async def test_a_saved_image_comes_as_an_image_and_its_bytes_when_asked_for(
         assert (len(asked["content"]), asked["structuredContent"]["content"]) == (1, PNG)
 
 
+async def test_a_saved_file_that_was_cut_is_told_by_the_tool_and_by_the_resource(spawn: Spawn, tmp_path: Path) -> None:
+    async with spawn() as peer:
+        await shake_hands(peer, REVISIONS[-1])
+        (tmp_path / "workspace" / "a.txt").write_text("whole")
+        saved = await peer.result("tools/call", {"name": "save_artifact", "arguments": {"path": "a.txt"}})
+        version_id, checksum = (saved["structuredContent"][name] for name in ("version_id", "checksum"))
+        kept = tmp_path / "data" / "projects" / "default" / "objects" / checksum[:2] / checksum
+        kept.chmod(0o600)
+        kept.write_text("who")
+        error = await peer.error("resources/read", {"uri": f"artifact://{version_id}"})
+        assert (error["code"], error["message"]) == (-31507, "the bytes of this version are missing or incomplete")
+        failed = await peer.result("tools/call", {"name": "read_artifact", "arguments": {"version_id": version_id}})
+        assert failed["isError"] is True
+        assert "put the project's objects folder back from a copy" in failed["content"][0]["text"]
+
+
 async def test_an_image_that_no_model_takes_is_told(spawn: Spawn, tmp_path: Path) -> None:
     async with spawn() as peer:
         await shake_hands(peer, REVISIONS[-1])
