@@ -5,18 +5,25 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..store.errors import HostError
 from ..store.garbage import Garbage, collect
 from ..store.store import Store
 from ..tools.config import Config
+from ..tools.leftovers import half_written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 OK, FAILED = 0, 1
 
 _KINDS = {
     "object": "objects of no version",
     "half copy": "copies left half made",
+    "half file": "files left half written in workspaces",
     "job log": "logs of no job",
     "server": "servers that were killed",
 }
@@ -31,11 +38,22 @@ def main(arguments: list[str]) -> int:
         return OK
     try:
         with Store(folder) as store:
-            _report(list(collect(store, dry_run=given.dry_run)), dry_run=given.dry_run)
+            found = [*collect(store, dry_run=given.dry_run), *_half_files(store, dry_run=given.dry_run)]
+            _report(found, dry_run=given.dry_run)
     except HostError as error:
         sys.stderr.write(f"cellhost gc: {error}" + (f" ({error.hint})" if error.hint else "") + "\n")
         return FAILED
     return OK
+
+
+def _half_files(store: Store, *, dry_run: bool) -> Iterator[Garbage]:
+    for workspace in store.control.sessions.workspaces():
+        for path in half_written(Path(workspace)):
+            with suppress(OSError):
+                size = path.stat().st_size
+                if not dry_run:
+                    path.unlink()
+                yield Garbage("half file", path.name, size)
 
 
 def _report(found: list[Garbage], *, dry_run: bool) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .records import Records
     from .store import Store
 
-Kind = Literal["object", "half copy", "job log", "server"]
+Kind = Literal["object", "half copy", "half file", "job log", "server"]
 
 _OBJECT = re.compile(r"[0-9a-f]{64}")
 _AT_ONCE = 100

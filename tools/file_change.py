@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import stat
@@ -135,7 +136,7 @@ def replacing(path: Path) -> Generator[NewFile]:
     """
     with storage_errors("write"):
         mode = _mode(path)
-        with _beside(path, mode) as (file, temporary):
+        with beside(path, mode) as (file, temporary):
             yield file
             file.sync()
             temporary.replace(path)
@@ -151,7 +152,7 @@ def making(path: Path) -> Generator[NewFile]:
     with storage_errors("write"):
         if path.exists():
             raise _taken()
-        with _beside(path, None) as (file, temporary):
+        with beside(path) as (file, temporary):
             yield file
             file.sync()
             try:
@@ -169,13 +170,17 @@ def _taken() -> InvalidParams:
 
 
 @contextmanager
-def _beside(path: Path, mode: int | None) -> Generator[tuple[NewFile, Path]]:
-    """A file of a temporary name in the folder of `path`, which is made if it is missing; it is gone at the end."""
+def beside(path: Path, mode: int | None = None) -> Generator[tuple[NewFile, Path]]:
+    """A file of a temporary name in the folder of `path`, which is made if it is missing; it is gone at the end.
+
+    Its lock is held meanwhile: `leftovers.py` tells by it what a killed server left.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(temporary_name())
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             if mode is not None:
                 os.fchmod(descriptor, mode)
             yield NewFile(file, replaces=mode is not None), temporary

@@ -11,8 +11,9 @@ from ..store.artifacts import NewVersion
 from ..store.errors import InvalidParams, Issue
 from . import restoring
 from .changes import Change
+from .file_change import beside
 from .file_content import storage_errors
-from .workspace import COPIES_FOLDER, temporary_name
+from .workspace import COPIES_FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -178,17 +179,12 @@ def _copy_out(records: Records, version: Version, target: Path) -> None:
     with storage_errors("copy"):
         if _is_untouched(target, version.size_bytes, written_at):
             return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(temporary_name())
-        try:
-            with temporary.open("xb") as copy:
-                records.objects.copy(version.checksum, version.size_bytes, copy.write)
+        with beside(target) as (file, temporary):
+            records.objects.copy(version.checksum, version.size_bytes, file.write)
+            file.sync()
             temporary.chmod(0o444)
             os.utime(temporary, ns=(written_at, written_at))
             temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
 
 
 def _is_untouched(copy: Path, size: int, written_at: int) -> bool:

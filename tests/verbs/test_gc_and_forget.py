@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -39,6 +41,39 @@ async def test_garbage_is_listed_removed_and_then_gone_while_a_server_works(tmp_
     assert await anyio.to_thread.run_sync(cellhost, "gc", data) == (0, "nothing to remove\n", "")
     assert objects(data) == [b"kept"]
     assert (await made("read_artifact", [saved["version_id"]]))["content"] == "kept"
+    await made.host.aclose()
+
+
+async def test_files_left_half_written_are_removed_and_none_that_is_being_written(tmp_path: Path) -> None:
+    data, work = tmp_path / "data", tmp_path / "work"
+    made = build_dispatcher(Config(data_dir=data), workspace=work)
+    await made("write_file", ["deep/a.txt", "kept"])
+    await made("save_artifact", ["deep/a.txt"])
+    left, young = (work / "deep" / f".cellhost-{name}.tmp" for name in ("left", "young"))
+    for path in (left, young):
+        path.write_bytes(b"half")
+    os.utime(left, (1, 1))
+    writing = f"""
+import os, pathlib, sys
+from cellhost.tools.file_change import beside
+
+with beside(pathlib.Path({str(work)!r}) / "deep" / "b.txt") as (file, temporary):
+    os.utime(temporary, (1, 1))
+    print("begun", flush=True)
+    sys.stdin.read()
+"""
+    with subprocess.Popen([sys.executable, "-P", "-c", writing], stdin=PIPE, stdout=PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"begun\n"
+        listed = await anyio.to_thread.run_sync(cellhost, "gc", data, "--dry-run")
+        told = "half file  .cellhost-left.tmp  4\nwould remove 1 files left half written in workspaces, 4 bytes\n"
+        assert listed == (0, told, "")
+        assert left.exists()
+        assert (await anyio.to_thread.run_sync(cellhost, "gc", data))[0] == 0
+        assert not left.exists()
+        assert young.exists()  # too young to tell whether somebody writes it
+        writer.communicate(b"")
+    assert sorted(path.name for path in (work / "deep").iterdir()) == [young.name, "a.txt"]
     await made.host.aclose()
 
 
