@@ -161,7 +161,7 @@ class _Walk:
             following = self._next[node]
             reached = following if whole else [found for found in following if found in kept]
             if direction == "up":
-                edges += [{"from": found, "to": node, "direction": "up"} for found in reached]
+                edges.extend([{"from": found, "to": node, "direction": "up"} for found in reached])
             else:
-                edges += [{"from": node, "to": found, "direction": "down"} for found in reached]
+                edges.extend([{"from": node, "to": found, "direction": "down"} for found in reached])
         return edges
