@@ -6,7 +6,7 @@ Knows no descriptor: it is fed frames and given a `send`. The wire and the kerne
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import anyio
 import msgspec
@@ -70,6 +70,9 @@ class Connection:
     def receive(self, item: Item) -> None:
         """Take one frame, or what stands for one that could not be read. Never raises, never waits."""
         if isinstance(item, Oversized):
+            if self.outgoing.waits_for(item.id):  # an answer to us, of which no more can be known
+                self.outgoing.answered({"id": item.id})
+                return
             self._refuse(f"the frame has {item.size} bytes, more than a frame may have", item.id)
             return
         if isinstance(item, BadHeader):
@@ -100,10 +103,13 @@ class Connection:
             await self._quiet.wait()
 
     def cancel(self, id_: Any) -> None:
-        """Cancel the request of that id, if it is in flight."""
-        incoming = self.in_flight.get(id_) if isinstance(id_, int | str) else None
-        if incoming is not None:
-            incoming.cancel()
+        """Cancel the request of that id, if it is in flight; one that has not begun is settled at once."""
+        incoming = self.in_flight.get(id_) if _is_id(id_) else None
+        if incoming is None:
+            return
+        incoming.cancel()
+        if incoming.scope is None:
+            self._settle(incoming, None)
 
     def _batch(self, messages: list[Any], size: int) -> None:
         if not messages or len(messages) > MAX_BATCH:
@@ -122,20 +128,20 @@ class Connection:
             self.outgoing.answered(request)
             reply(None)
             return
+        method, params = request.get("method"), request.get("params")
+        dialect = self._dialect_of(method, params) if isinstance(method, str) else self.peer.dialect
         problem = _problem(request)
         if problem:
-            reply(self._invalid(problem, _id_of(request)))
+            reply(self._invalid(problem, _id_of(request), dialect))
             return
         id_ = _id_of(request)
         if id_ is not None and id_ in self.in_flight:
-            reply(self._invalid("a request of this id is in flight", id_))
+            reply(self._invalid("a request of this id is in flight", id_, dialect))
             return
-        self._accept(request, id_, reply, size + CALL_COST)
+        self._accept(Incoming(self, dialect, cast("str", method), params, id_, reply, size + CALL_COST))
 
-    def _accept(self, request: dict[str, Any], id_: Id | None, reply: Callable[[Any], None], size: int) -> None:
-        method: str = request["method"]
-        params = request.get("params")
-        incoming = Incoming(self, self._dialect_of(method, params), method, params, id_, reply, size)
+    def _accept(self, incoming: Incoming) -> None:
+        id_, reply = incoming.id, incoming.reply
         if id_ is None and self._notified(incoming):
             reply(None)
             return
@@ -145,8 +151,8 @@ class Connection:
         if id_ is not None:
             self.in_flight[id_] = incoming
         self.unanswered += 1
-        self.load.take(size)
-        self.workers.put(incoming, self._queue_of(method, params))
+        self.load.take(incoming.size)
+        self.workers.put(incoming, self._queue_of(incoming.method, incoming.params))
 
     def _dialect_of(self, method: str, params: Any) -> Dialect:
         if isinstance(params, dict):
@@ -188,16 +194,20 @@ class Connection:
                 incoming.scope = scope
                 answer = await self._answer(incoming)
         finally:
-            incoming.scope = None
-            if incoming.cancelled:
-                answer = cancelled(incoming, answer)
-            if incoming.id is not None:
-                self.in_flight.pop(incoming.id, None)
             self.unanswered -= 1
             self.load.drop(incoming.size)
-            incoming.reply(answer if incoming.id is not None else None)
+            if incoming.scope is not None:  # else it was cancelled before it began, and is settled
+                self._settle(incoming, answer)
             if not self.unanswered:
                 self._quiet.set()
+
+    def _settle(self, incoming: Incoming, answer: Response | None) -> None:
+        """Answer a call, if its caller wants that; from now on its id is free and nothing cancels it."""
+        if incoming.id is not None:
+            self.in_flight.pop(incoming.id, None)
+        if incoming.cancelled:
+            answer = cancelled(incoming, answer)
+        incoming.reply(answer if incoming.id is not None else None)
 
     async def _answer(self, incoming: Incoming) -> Response:
         table = self.methods.table(incoming.dialect)
@@ -207,13 +217,13 @@ class Connection:
         return response(incoming.id, result=outcome)
 
     def _refuse(self, reason: str, id_: Id | None) -> None:
-        self._respond(self._invalid(reason, id_))
+        self._respond(self._invalid(reason, id_, self.peer.dialect))
 
-    def _invalid(self, reason: str, id_: Id | None) -> Response:
+    def _invalid(self, reason: str, id_: Id | None, dialect: Dialect) -> Response:
         """The answer to what is no request; one with the id of a call in flight would settle that."""
         if id_ in self.in_flight:
-            return invalid_request(reason, None, self.peer.dialect, {"id": id_})
-        return invalid_request(reason, id_, self.peer.dialect)
+            return invalid_request(reason, None, dialect, {"id": id_})
+        return invalid_request(reason, id_, dialect)
 
     def _respond(self, answer: Response | list[Response] | None) -> None:
         if answer is None:
@@ -254,7 +264,11 @@ def _object(value: Any) -> dict[str, Any]:
 
 def _id_of(request: dict[str, Any]) -> Id | None:
     id_ = request.get("id")
-    return id_ if isinstance(id_, int | str) and not isinstance(id_, bool) else None
+    return id_ if _is_id(id_) else None
+
+
+def _is_id(value: Any) -> TypeGuard[Id]:
+    return isinstance(value, int | str) and not isinstance(value, bool)
 
 
 def _problem(request: dict[str, Any]) -> str | None:
@@ -263,7 +277,7 @@ def _problem(request: dict[str, Any]) -> str | None:
         return '"jsonrpc" must be "2.0"'
     if not isinstance(request.get("method"), str):
         return '"method" must be a string'
-    if "id" in request and (isinstance(request["id"], bool) or not isinstance(request["id"], int | str)):
+    if "id" in request and not _is_id(request["id"]):
         return '"id" must be a string or an integer'
     if not isinstance(request.get("params"), dict | list | None):
         return '"params" must be an object or an array'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from ..store.errors import HostError
@@ -34,20 +33,22 @@ class EditorMethods(dict[str, "Handler"]):
     def __init__(self, plain: Mapping[str, Handler], stop: Callable[[int], None], watch: Callable[[int], None]) -> None:
         super().__init__()
         self._plain = plain
-        self["initialize"] = _initialising(watch)
-        self["shutdown"] = _handler(_shut_down)
+        self["initialize"] = _before_shutdown(_initialising(watch))
+        self["shutdown"] = _before_shutdown(_handler(_shut_down))
         self["exit"] = _exiting(stop)
 
     def __missing__(self, name: str) -> Handler:
-        plain = self._plain[name]
+        return _before_shutdown(self._plain[name])
 
-        @takes_anything
-        async def handle(incoming: Incoming, /, *args: Any, **kwargs: Any) -> Result:
-            if incoming.connection.peer.shutting_down:
-                return await answer(_refuse())
-            return await plain(incoming, *args, **kwargs)
 
-        return handle
+def _before_shutdown(handler: Handler) -> Handler:
+    @takes_anything
+    async def handle(incoming: Incoming, /, *args: Any, **kwargs: Any) -> Result:
+        if incoming.connection.peer.shutting_down:
+            return await answer(_refuse())
+        return await handler(incoming, *args, **kwargs)
+
+    return handle
 
 
 def _handler(method: Callable[[Incoming], Any]) -> Handler:
@@ -70,8 +71,8 @@ async def _shut_down(incoming: Incoming) -> None:
 def _initialising(watch: Callable[[int], None]) -> Handler:
     async def initialize(incoming: Incoming, process_id: Any) -> dict[str, Any]:
         incoming.connection.peer.editor = True
-        if isinstance(process_id, int) and process_id > 0 and process_id != os.getppid():
-            watch(process_id)  # our own parent's end closes our input anyway
+        if isinstance(process_id, int) and process_id > 0:
+            watch(process_id)  # if it is our parent, its end need not close our input: a sibling may hold that open
         return {"capabilities": {}, "serverInfo": {"name": "cellhost", "version": VERSION}}
 
     @takes_anything

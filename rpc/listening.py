@@ -42,7 +42,6 @@ class Filter:
 async def listen(host: Host, tasks: Tasks, incoming: Incoming, wanted: dict[str, Any]) -> dict[str, Any]:
     """Send what was asked for until the client cancels the request or the server ends; then the closing result."""
     stream = _Stream(incoming, Filter(wanted), tasks)
-    stream.acknowledge()
     with incoming.waiting():
         async with anyio.create_task_group() as running:
 
@@ -52,6 +51,7 @@ async def listen(host: Host, tasks: Tasks, incoming: Incoming, wanted: dict[str,
 
             running.start_soon(until_the_end)
             async with news_of(host) as news:
+                stream.acknowledge()  # what happens from now on is told
                 async for items in news:
                     await stream.tell(items)
     return {"_meta": {SUBSCRIPTION_KEY: incoming.id}}

@@ -28,6 +28,7 @@ def configure(level: str = "warning", form: str = "text", file: Path | None = No
     """
     handler = _file_handler(file) if file else logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if form == "json" else _text_formatter())
+    handler.setLevel(level.upper())  # of its own: a peer may ask for more to be sent to it
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

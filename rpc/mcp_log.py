@@ -47,7 +47,9 @@ class McpLog(logging.Handler):
         if name not in LEVELS:
             raise InvalidParams("unknown level", [Issue("$.level", f"must be one of {', '.join(LEVELS)}")])
         self.setLevel(LEVELS[name])
-        logging.getLogger("cellhost").addHandler(self)
+        ours = logging.getLogger("cellhost")
+        ours.setLevel(min(LEVELS[name], logging.getLogger().level))
+        ours.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send one record: its message without a traceback, which stays in our own log."""

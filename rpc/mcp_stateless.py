@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import msgspec
 
-from ..store.errors import HostError, InvalidParams, NotFound, PermissionNeeded
+from ..store.errors import HostError, InvalidParams, NotFound, PermissionNeeded, UnknownMethod
 from ..tools.approval import question_of_request
+from ..tools.host import shortened
 from .asking import elicitation, elicited
 from .dialect import STATELESS_VERSION_KEY
 from .instructions import INSTRUCTIONS
@@ -86,6 +87,16 @@ class _TaskId(msgspec.Struct):
     task_id: str = msgspec.field(name="taskId")
 
 
+class _Table(dict[str, "Handler"]):
+    """Handlers by name; one that is not there says so, as errors of ours do."""
+
+    def __missing__(self, name: str) -> Handler:
+        async def unknown(_incoming: Incoming, _params: Params) -> Answer:
+            raise UnknownMethod(f"unknown method {shortened(name)}", hint="server/discover tells what there is")
+
+        return handler(unknown)
+
+
 class StatelessMethods:
     """The methods of one server, as a table of handlers."""
 
@@ -96,7 +107,7 @@ class StatelessMethods:
 
     def table(self) -> Mapping[str, Handler]:
         """Handlers by method name."""
-        return {name: handler(_stateless(method)) for name, method in self.methods().items()}
+        return _Table({name: handler(_stateless(method)) for name, method in self.methods().items()})
 
     def capabilities(self) -> Answer:
         """What `server/discover` declares."""

@@ -14,11 +14,12 @@ from ..tools.registry import REGISTRY
 from . import strictjson
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from ..tools.approval import Ask
-    from ..tools.call import Image, ReportProgress
+    from ..tools.call import ReportProgress
     from ..tools.host import Host
+    from ..tools.outputs import Image
     from ..tools.tool import Tool
     from .incoming import Incoming
 
@@ -52,32 +53,38 @@ async def call_tool(
         HostError: of the kinds in `raises` only.
     """
     budget = host.config.limits.mcp_chars
+    images: list[Image] = []
     call = Call(
         host,
         "mcp",
         budget=budget,
         encoded=True,
-        shows_images=True,
         aside=incoming.aside,
         waiting=incoming.waiting,
         progress=progress,
         ask=ask,
+        images=images,
     )
     try:
-        return success(await host.call(tool.name, arguments, call), tool, budget, call.images or ())
+        return success(await host.call(tool.name, arguments, call), tool, budget, images)
     except raises:
         raise
     except HostError as error:
         return failure(error)
 
 
-def success(result: Any, tool: Tool[Any, Any], budget: int, images: Iterable[Image] = ()) -> dict[str, Any]:
-    """A `CallToolResult`: the structured content, the same JSON as text, and the images."""
+def success(result: Any, tool: Tool[Any, Any], budget: int, images: Sequence[Image] = ()) -> dict[str, Any]:
+    """A `CallToolResult`: the structured content, the same JSON as text, and the images that belong to it."""
     structured = cast("dict[str, Any]", result) if isinstance(result, dict) else {"result": result}
     text = strictjson.encode(fit(structured, budget, tool.go_on, keyed=tool.keyed))
-    content = [{"type": "text", "text": text.decode()}]
-    content += [{"type": "image", "data": image.data, "mimeType": image.media_type} for image in images]
+    content = [{"type": "text", "text": text.decode()}, *(_shown(image) for image in images)]
     return {"content": content, "structuredContent": msgspec.Raw(text)}
+
+
+def _shown(image: Image) -> dict[str, Any]:
+    if image.data is None:
+        return {"type": "text", "text": f"An image too large for this answer: read artifact://{image.version_id}"}
+    return {"type": "image", "data": image.data, "mimeType": image.mime}
 
 
 def failure(error: HostError) -> dict[str, Any]:

@@ -65,10 +65,14 @@ class Outgoing:
         """Send a notification."""
         self._send(strictjson.encode({"jsonrpc": "2.0", "method": method, "params": params} | members))
 
+    def waits_for(self, id_: Any) -> bool:
+        """Whether a request of ours with this id is open."""
+        return isinstance(id_, str) and id_ in self._waiting
+
     def answered(self, response: dict[str, Any]) -> None:
         """Take a response; one to nothing we asked is dropped."""
-        id_ = response.get("id")
-        waiting = self._waiting.get(id_) if isinstance(id_, str) else None
+        id_: Any = response.get("id")
+        waiting = self._waiting[id_] if self.waits_for(id_) else None
         if waiting is not None and not waiting.answered.is_set():
             waiting.response = response
             waiting.answered.set()

@@ -14,7 +14,7 @@ from ..store.errors import NotFound
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 
-    from anyio.abc import TaskGroup
+    from anyio.abc import TaskGroup, TaskStatus
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
     from ..tools.host import Host
@@ -59,23 +59,25 @@ async def news_of(host: Host) -> AsyncGenerator[AsyncIterable[list[News]]]:
     receive: MemoryObjectReceiveStream[list[News]]
     send, receive = anyio.create_memory_object_stream[list[News]](0)
 
-    async def jobs() -> None:
+    async def jobs(*, task_status: TaskStatus[None]) -> None:
         async with engine.subscribe(output=True) as subscription:
+            task_status.started()
             while True:
                 items = await subscription.take()
                 await send.send([News(item.project_id, item.exec_id, item.kind) for item in items])
                 await anyio.sleep(BETWEEN_S)
 
-    async def records() -> None:
+    async def records(*, task_status: TaskStatus[None]) -> None:
         async with host.changes.subscribe() as changes:
+            task_status.started()
             while True:
                 items = await changes.take()
                 await send.send([News(item.project_id, item.id, _KINDS[item.kind]) for item in items])
                 await anyio.sleep(BETWEEN_S)
 
     async with send, receive, anyio.create_task_group() as tasks:
-        tasks.start_soon(jobs)
-        tasks.start_soon(records)
+        await tasks.start(jobs)
+        await tasks.start(records)
         yield receive
         tasks.cancel_scope.cancel()
 
@@ -154,7 +156,7 @@ class Subscriptions:
         outcome = await self._peek(item, max_chars=1)
         if item.kind in ("status", "output") or outcome["done"]:
             await self._tell_output(item)
-        if item.kind in ("status", "progress") or outcome["done"]:
+        if item.kind != "output" or outcome["done"]:
             told = {name: outcome[name] for name in ("exec_id", "status", "progress")}
             self._outgoing.notify("exec/update", told | {"next": self._next.get(item.id, "0")})
         if outcome["done"]:

@@ -14,6 +14,7 @@ from .mcp_tools import failure, find_tool, success
 
 if TYPE_CHECKING:
     from ..tools.host import Host
+    from ..tools.outputs import Image
     from ..tools.tool import Tool
     from .incoming import Incoming
 
@@ -56,10 +57,11 @@ class Tasks:
         Raises:
             NotFound: no such job in the project.
         """
-        outcome = await self._peek(task_id)
+        images: list[Image] = []
+        outcome = await self._peek(task_id, images)
         shown = _shown(outcome)
         if shown["status"] == "completed":
-            shown["result"] = self._result(outcome)
+            shown["result"] = self._result(outcome, images)
         return shown
 
     async def cancel(self, task_id: str) -> None:
@@ -69,29 +71,31 @@ class Tasks:
     async def _shown(self, task_id: str) -> dict[str, Any]:
         return _shown(await self._peek(task_id))
 
-    async def _peek(self, task_id: str) -> dict[str, Any]:
+    async def _peek(self, task_id: str, images: list[Image] | None = None) -> dict[str, Any]:
         budget = self._host.config.limits.mcp_chars
-        outcome: dict[str, Any] = await self._host.call(
-            "exec_peek", {"exec_id": task_id}, Call(self._host, "mcp", budget=budget)
-        )
-        return outcome
+        call = Call(self._host, "mcp", budget=budget, images=images)
+        outcome: dict[str, Any] = await self._host.call("exec_peek", {"exec_id": task_id}, call)
+        records = await self._host.store.project(call.caller.project_id)
+        job = await self._host.store.run(records.jobs.find, task_id)
+        return outcome if job is None else outcome | {"created_at": job.created_at}
 
-    def _result(self, outcome: dict[str, Any]) -> dict[str, Any]:
+    def _result(self, outcome: dict[str, Any], images: list[Image]) -> dict[str, Any]:
+        answer = {name: value for name, value in outcome.items() if name != "created_at"}
         try:
-            result = success(outcome, find_tool("exec_wait"), self._host.config.limits.mcp_chars)
+            result = success(answer, find_tool("exec_wait"), self._host.config.limits.mcp_chars, images)
         except HostError as error:
             return {"resultType": "complete", **failure(error)}
         return {"resultType": "complete", "isError": outcome["status"] != "done", **result}
 
 
 def _shown(outcome: dict[str, Any]) -> dict[str, Any]:
-    began = outcome.get("started_at") or outcome.get("created_at") or 0
+    created = outcome.get("created_at") or outcome.get("started_at") or 0
     return {
         "taskId": outcome["exec_id"],
         "status": _STATES.get(outcome["status"], "completed"),
         "statusMessage": _message(outcome),
-        "createdAt": _iso(began),
-        "lastUpdatedAt": _iso(outcome.get("ended_at") or began),
+        "createdAt": _iso(created),
+        "lastUpdatedAt": _iso(outcome.get("ended_at") or outcome.get("started_at") or created),
         "ttlMs": None,
         "pollIntervalMs": POLL_MS,
     }

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .cells import Cells
+    from .rows import Cell
     from .sqlite import Database
 
 STATUSES = ("ready", "processing", "done", "failed", "interrupted", "awaiting_user_response")
@@ -208,7 +209,7 @@ class Frames:
         n_pages = max(1, -(-total // page_size))
         return {
             "frame": msgspec.structs.asdict(frame),
-            "cells": [msgspec.structs.asdict(cell) for cell in self._cells.page(frame_id, page, page_size)],
+            "cells": [_cell(cell) for cell in self._cells.page(frame_id, page, page_size)],
             "children": [msgspec.structs.asdict(child) for child in self.children(frame_id)],
             "page": page,
             "page_size": page_size,
@@ -252,3 +253,8 @@ def _checked_id(frame_id: str) -> str:
     if not FRAME_ID.fullmatch(frame_id):
         raise invalid("$.frame_id", "must be f- and 12 hex digits")
     return frame_id
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    """A cell as it is shown: its outputs are a list."""
+    return msgspec.structs.asdict(cell) | {"outputs": msgspec.json.decode(cell.outputs or "[]")}

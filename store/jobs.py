@@ -75,6 +75,7 @@ class JobChanges(TypedDict, total=False):
     error_value: str
     error_traceback: str
     result_text: str
+    outputs: str
     stdout_tail: str
     stderr_tail: str
     wall_s: float

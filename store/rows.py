@@ -50,6 +50,7 @@ class Cell(Row, frozen=True, kw_only=True):
     error_value: Annotated[str | None, "that exception's message"] = None
     error_traceback: Annotated[str | None, "its traceback, bounded: a later server answers exec_peek too"] = None
     result_text: Annotated[str | None, "text of the last expression"] = None
+    outputs: Annotated[str | None, "what it displayed, JSON: [{mime, artifact_version_id, text, at}]"] = None
     stdout_tail: Annotated[str | None, "the end of what it printed"] = None
     stderr_tail: Annotated[str | None, "the end of its error output"] = None
     started_at: Annotated[int | None, "when its code began to run"] = None

@@ -176,6 +176,7 @@ RECORDS = Schema(
     ),
     steps=(
         Step("tables"),
+        Step("cell_outputs"),
         Step("paths_of_versions"),
         Step("cells_in_order_of_frames", (_PLACE_CELLS, "INSERT INTO cells_fts (cells_fts) VALUES ('rebuild')")),
     ),

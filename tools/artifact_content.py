@@ -8,7 +8,6 @@ import msgspec
 from msgspec import Meta
 
 from . import version_content
-from .call import Image
 from .data import VersionId
 from .schema import LARGEST
 from .tool import Tool, resource_key
@@ -65,7 +64,9 @@ class ReadArtifactTool(Tool[ReadArtifactParams, ReadArtifactResult]):
         whole = params.offset is None and params.limit is None
         if call.images is not None and whole and version_content.is_image(version):
             data = await call.host.in_file_thread(version_content.image_data, records, version)
-            call.images.append(Image(data, version.content_type))
+            from .outputs import Image
+
+            call.images.append(Image(version.version_id, version.content_type, data))
             return _answer(version, version_content.SHOWN_AS_IMAGE)
         max_bytes = call.host.config.limits.read_bytes
         if call.budget is not None:

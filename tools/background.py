@@ -10,6 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from ..store.errors import HostError, InvalidParams, Issue
+from .budget import page_within, shortened
+from .outputs import add_images, newest
 from .tool import Tool, resource_key
 
 if TYPE_CHECKING:
@@ -22,7 +24,11 @@ Since = Annotated[
     str,
     Meta(max_length=1000, description='`next` of the last answer: return only what is new since. "0": from the start.'),
 ]
-
+GO_ON = 'since: "0" for all that was printed, then the answer\'s next; a long result or error: query the jobs table'
+_OUTPUT = ("stdout", "stderr")
+_FOR_OUTPUTS = 4  # the share of a budget that the list of outputs may take
+_LONG = 2000
+"""Characters of an error's or result's text over a door with a budget."""
 
 JobState = Literal[
     "queued", "starting", "running", "done", "failed", "interrupted", "timeout", "killed", "died", "lost"
@@ -102,8 +108,9 @@ class SubmitBackgroundExecTool(Tool[ExecBackgroundParams, Launched]):
         "with exec_wait, stop it with exec_interrupt. Each job has a fresh Python process: nothing is left of earlier "
         "ones but their files. `host` is there without an import and calls back: host.query(sql), host.progress(done, "
         "total), host.save_artifact(path), host.read_file(path), …. Files are read and written relative to the "
-        "workspace. What is printed and the value of the last expression are kept. Needs approval unless a rule "
-        "allows it."
+        "workspace. What is printed and the value of the last expression are kept; figures (matplotlib needs no "
+        "set-up), tables and HTML that are displayed become artifacts, listed in `outputs`. The bars of tqdm are the "
+        "job's progress. Needs approval unless a rule allows it."
     )
     read_only = False
     requires_approval = True
@@ -208,19 +215,18 @@ class PeekBackgroundExecTool(Tool[ExecPeekParams, Outcome]):
     title = "Look at a job"
     description = (
         "Show a job as it is now: status, output so far, error, result, progress. Never waits. Without `since` "
-        "the output is shown whole (head and tail when long); with `since` set to the last answer's `next`, only "
-        "what is new."
+        'the output is shown whole (head and tail when long); with `since` set to the last answer\'s `next` ("0" to '
+        "begin with), only what is new."
     )
     bare = "exec_id"
     ahead = True
-    go_on = "since: the answer's next"
+    go_on = GO_ON
 
     def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         return (resource_key("background_exec", arguments["exec_id"]),)
 
     async def run(self, params: ExecPeekParams, call: Call) -> Outcome:
-        given = _within_budget(_given(params, leave_out=("exec_id",)), call)
-        return cast("Outcome", await (await call.host.executor(call.caller)).peek(params.exec_id, **given))
+        return await _shown(params.exec_id, call, **_given(params, leave_out=("exec_id",)))
 
 
 class ExecWaitParams(msgspec.Struct, frozen=True):
@@ -245,21 +251,29 @@ class WaitBackgroundExecTool(Tool[ExecWaitParams, Outcome]):
     )
 
     ordered = False
-    go_on = "since: the answer's next"
+    go_on = GO_ON
 
     def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         return (resource_key("background_exec", arguments["exec_id"]),)
 
     async def run(self, params: ExecWaitParams, call: Call) -> Outcome:
-        given = _within_budget(_given(params, leave_out=("exec_id",)), call)
         if params.exec_id == call.caller.exec_id:
             raise InvalidParams(
                 "a job cannot wait for itself", [Issue("$.exec_id", "is the job that asks")], hint="wait for another"
             )
         executor = await call.host.executor(call.caller)
+        given = _given(params, leave_out=("exec_id",))
+        if call.budget is not None:
+            given["max_chars"] = 1
         with call.waiting():
             async with _reporting(params.exec_id, call):
-                return cast("Outcome", await executor.wait(params.exec_id, **given))
+                outcome = await executor.wait(params.exec_id, **given)
+        progress = outcome.get("progress")
+        if call.progress is not None and progress is not None:  # the last of it may not have been followed any more
+            call.progress(progress["done"], progress["total"], progress["message"])
+        if call.budget is None:
+            return cast("Outcome", outcome)
+        return await _shown(params.exec_id, call, **_given(params, leave_out=("exec_id", "timeout_s", "until")))
 
 
 class ExecInterruptParams(msgspec.Struct, frozen=True):
@@ -278,6 +292,7 @@ class InterruptBackgroundExecTool(Tool[ExecInterruptParams, Outcome]):
     idempotent = True
     destructive = True
     bare = "exec_id"
+    go_on = GO_ON
     ahead = True
     ordered = False
 
@@ -285,7 +300,8 @@ class InterruptBackgroundExecTool(Tool[ExecInterruptParams, Outcome]):
         return (resource_key("background_exec", arguments["exec_id"]),)
 
     async def run(self, params: ExecInterruptParams, call: Call) -> Outcome:
-        return cast("Outcome", await (await call.host.executor(call.caller)).interrupt(params.exec_id))
+        outcome = await (await call.host.executor(call.caller)).interrupt(params.exec_id)
+        return cast("Outcome", outcome) if call.budget is None else await _shown(params.exec_id, call)
 
 
 @asynccontextmanager
@@ -321,8 +337,26 @@ def _given(params: msgspec.Struct, leave_out: tuple[str, ...] = ()) -> dict[str,
     }
 
 
-def _within_budget(given: dict[str, Any], call: Call) -> dict[str, Any]:
-    if call.budget is not None:
-        # Half of it: JSON escapes, and the answer's other fields.
-        given["max_chars"] = min(given.get("max_chars", call.budget), call.budget // 2)
-    return given
+async def _shown(exec_id: str, call: Call, **given: Any) -> Outcome:
+    """A job as `exec_peek` shows it, within the door's budget.
+
+    Error and result are cut first, then there is as much output as fits: text that `next` has passed is never cut.
+    """
+    executor = await call.host.executor(call.caller)
+    budget = call.budget
+    if budget is None:
+        return cast("Outcome", await executor.peek(exec_id, **given))
+
+    async def page(max_chars: int) -> dict[str, Any]:
+        outcome: dict[str, Any] = await executor.peek(exec_id, **given | {"max_chars": max_chars})
+        if outcome.get("outputs"):
+            outcome["outputs"] = newest(outcome["outputs"], exec_id, most_chars=budget // _FOR_OUTPUTS)
+        rest = {name: value for name, value in outcome.items() if name not in _OUTPUT}
+        short: dict[str, Any] = shortened(rest, _LONG)
+        if short != rest and "since" not in given:  # with it, `truncated` says that there is more output to get
+            short["truncated"] = True
+        return outcome | short
+
+    outcome = await page_within(call, min(given.get("max_chars", budget), budget), page)
+    await add_images(outcome.get("outputs") or (), given.get("since"), call)
+    return cast("Outcome", outcome)

@@ -28,30 +28,35 @@ async def page_within(call: Call, limit: int, fetch: Callable[[int], Awaitable[T
     """Fetch a page of `limit` rows, of fewer while the page is over the call's budget."""
     while True:
         page = await fetch(limit)
-        if call.budget is None or limit == 1 or (taken := size(page)) <= call.budget:
+        if call.budget is None or limit == 1:
             return page
-        limit = max(1, min(limit - 1, limit * call.budget // taken))
+        room = call.budget - _MARKS_CHARS
+        if (taken := size(page)) <= room:
+            return page
+        limit = max(1, min(limit - 1, limit * room // taken))
 
 
 def fit(result: dict[str, Any], max_chars: int, go_on: str, *, keyed: bool = False) -> dict[str, Any]:
-    """The result itself if it fits; else cut and marked `truncated`, with where to go on.
+    """The result itself if it fits; else cut. Cut here or by the tool, it is marked `truncated` and says how to go on.
 
     Cut are its longest list, then its long texts, then its largest object. A `keyed` result is a collection itself,
     such as tables by their names: members are left out from its end.
     """
-    if size(result) <= max_chars:
-        return result
+    marks = {"truncated": True, "go_on_with": go_on}
+    whole = result | marks if result.get("truncated") is True else result
+    if size(whole) <= max_chars:
+        return whole
     room = max_chars - _MARKS_CHARS - len(go_on)
     cut = _cut_members(result, room) if keyed else _cut_largest(result, list, room)
     for longest in _SHORTENINGS:
         if size(cut) <= room:
             break
-        cut = _shortened(cut, longest)
+        cut = shortened(cut, longest)
     if size(cut) > room:
         cut = _cut_largest(cut, dict, room)
     if size(cut) > room:
         cut = {}
-    return cut | {"truncated": True, "go_on_with": go_on}
+    return cut | marks
 
 
 def _cut_largest(result: dict[str, Any], kind: type[list[Any] | dict[str, Any]], room: int) -> dict[str, Any]:
@@ -92,11 +97,12 @@ def _leading(collection: Any, room: int) -> Any:
     return dict(kept) if pairs else kept
 
 
-def _shortened(value: Any, longest: int) -> Any:
+def shortened(value: Any, longest: int) -> Any:
+    """The value with every text in it cut to `longest` characters and a note of how many are left out."""
     if isinstance(value, str) and len(value) > longest:
         return f"{value[:longest]}… ({len(value) - longest} characters more)"
     if isinstance(value, dict):
-        return {name: _shortened(inner, longest) for name, inner in cast("dict[str, Any]", value).items()}
+        return {name: shortened(inner, longest) for name, inner in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_shortened(inner, longest) for inner in cast("list[Any]", value)]
+        return [shortened(inner, longest) for inner in cast("list[Any]", value)]
     return value

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from .approval import Ask
     from .host import Host
+    from .outputs import Image
 
 Door = Literal["plain", "editor", "mcp", "kernel", "in_process"]
 
@@ -36,13 +37,6 @@ class Caller(msgspec.Struct, frozen=True):
         return self.door in TRUSTED_DOORS
 
 
-class Image(msgspec.Struct, frozen=True):
-    """An image that goes beside an answer's JSON; `data` is base64."""
-
-    data: str
-    media_type: str
-
-
 class ReportProgress(Protocol):
     """Told of a call's progress; `total` and `message` may be absent."""
 
@@ -56,8 +50,8 @@ class Call:
     `aside()`: entered while the call waits for its turn, so that the door may serve other calls meanwhile.
     `waiting()`: the same around a wait for a job, for news or for a person, of which a door has only so many.
     `progress`: told of the call's progress, if the caller asked for it.
+    `images`: where the tool puts images that belong to its answer, at a door that shows them.
     `ask`: puts a question to the person behind this door, if one can be reached through it.
-    `images`: what the answer shows beside its JSON; None where the door shows none.
     `extra`: the older SDK's compatibility keys. `identity` is who calls where the door knows it (a job); else the
     host fills it in with the current frame, once the call has its place in the order.
     """
@@ -84,9 +78,9 @@ class Call:
         identity: Caller | None = None,
         budget: int | None = None,
         encoded: bool = False,
-        shows_images: bool = False,
         progress: ReportProgress | None = None,
         ask: Ask | None = None,
+        images: list[Image] | None = None,
         aside: Callable[[], AbstractContextManager[None]] = nullcontext,
         waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
@@ -96,7 +90,7 @@ class Call:
         self.ask = ask
         self.budget = budget
         self.encoded = encoded
-        self.images: list[Image] | None = [] if shows_images else None
+        self.images = images
         self.progress = progress
         self.aside = aside
         self.waiting = waiting

@@ -193,10 +193,11 @@ class FramesTool(Tool[FramesParams, FramesResult]):
     description = (
         "Find earlier work in this project: sessions, and the turns in them. With nothing: browse the newest sessions. "
         "With `pattern`: search names, summaries, code and output. With `frame_id`: that frame, its cells (code, "
-        "status, output tails) and children. Go on with `cursor` (lists) or `page` (cells)."
+        "status, output tails) and children. Go on with `cursor` (lists), or with `page` and the answer's `page_size` "
+        "(cells)."
     )
 
-    go_on = "cursor, or page for cells"
+    go_on = "cursor; for cells page, with the page_size of this answer"
 
     def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         return (resource_key("frame", arguments.get("frame_id") or arguments.get("project_id") or "catalog"),)
@@ -229,8 +230,11 @@ class FramesTool(Tool[FramesParams, FramesResult]):
                 cursor=params.cursor,
             )
 
-        asked = params.page_size if params.frame_id is not None else params.limit
-        return cast("FramesResult", await page_within(call, asked or 50, page))
+        asked = (params.page_size if params.frame_id is not None else params.limit) or 50
+        found = await page_within(call, asked, page)
+        if found.get("page_size", asked) < asked:  # the next page of the size that was asked for would leave cells out
+            found["truncated"] = True
+        return cast("FramesResult", found)
 
 
 async def _reachable(project_id: str, call: Call) -> bool:
@@ -251,6 +255,7 @@ class LineageGetTool(Tool[LineageGetParams, Lineage]):
         "and the versions it was made from. For the whole ancestry use `lineage_graph`."
     )
     bare = "version_id"
+    go_on = "query: SELECT substr(code, …) FROM jobs"
 
     def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         return (resource_key("lineage", arguments["version_id"]),)

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from . import file_change, file_content, file_listing, preview
+from .budget import page_within
 from .schema import LARGEST
 from .tool import Tool, resource_key
 
@@ -127,25 +128,28 @@ class ReadFileTool(Tool[ReadFileParams, ReadFileResult]):
         return (_path_key(arguments),)
 
     async def run(self, params: ReadFileParams, call: Call) -> ReadFileResult:
+        async def read(max_bytes: int) -> ReadFileResult:
+            read = await call.host.in_file_thread(
+                file_content.read_file,
+                call.host.workspace.resolve(params.path),
+                params.offset or 1,
+                params.limit,
+                params.encoding or "utf-8",
+                max_bytes,
+            )
+            return {
+                "path": call.host.workspace.relative(params.path),
+                "content": read.content,
+                "bytes": read.bytes,
+                "lines": read.lines,
+                "checksum": read.checksum,
+                "truncated": read.truncated,
+            }
+
         max_bytes = call.host.config.limits.read_bytes
         if call.budget is not None:
-            max_bytes = min(max_bytes, call.budget // 2)
-        read = await call.host.in_file_thread(
-            file_content.read_file,
-            call.host.workspace.resolve(params.path),
-            params.offset or 1,
-            params.limit,
-            params.encoding or "utf-8",
-            max_bytes,
-        )
-        return {
-            "path": call.host.workspace.relative(params.path),
-            "content": read.content,
-            "bytes": read.bytes,
-            "lines": read.lines,
-            "checksum": read.checksum,
-            "truncated": read.truncated,
-        }
+            max_bytes = min(max_bytes, call.budget // 2)  # most text then fits, escaped for JSON, at once
+        return await page_within(call, max_bytes, read)
 
 
 class WriteFileResult(TypedDict):

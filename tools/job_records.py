@@ -8,7 +8,7 @@ import msgspec
 
 from ..store.errors import Busy
 from ..store.jobs import JobChanges, NewJob
-from .kernel.records import JobRecord
+from .kernel.records import JobOutput, JobRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,10 @@ class StoredJobs:
     async def updated(self, project_id: str, exec_id: str, fields: Mapping[str, Any]) -> None:
         """Change columns of a job and its cell."""
         records = await self._store.project(project_id)
-        await self._store.run(records.jobs.update, exec_id, **cast("JobChanges", dict(fields)))
+        changes = dict(fields)
+        if "outputs" in changes:
+            changes["outputs"] = msgspec.json.encode(changes["outputs"]).decode()
+        await self._store.run(records.jobs.update, exec_id, **cast("JobChanges", changes))
 
     async def find(self, project_id: str, exec_id: str) -> JobRecord | None:
         """One job of the project, whichever server ran it."""
@@ -66,4 +69,5 @@ def _record(project_id: str, recorded: RecordedJob | None) -> JobRecord | None:
 
 def _from_columns(project_id: str, columns: dict[str, Any]) -> JobRecord:
     known = {name: columns[name] for name in JobRecord.__struct_fields__ if name in columns}
+    known["outputs"] = msgspec.json.decode(columns.get("outputs") or "[]", type=tuple[JobOutput, ...])
     return JobRecord(project_id=project_id, **known)

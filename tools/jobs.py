@@ -75,6 +75,7 @@ class Background:
             records=StoredJobs(self._host.store),
             tokens=self.tokens,
             door=lambda: self._door,
+            keep_output=self._host.artifacts.keep_output,
             limits=JobLimits(
                 max_running=config.limits.jobs_running,
                 max_queued=config.limits.jobs_queued,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 import msgspec
 
-from ..store.errors import InvalidParams, Issue, NotFound
+from ..store.errors import InvalidParams, Issue, NotFound, TooLarge
 from ..store.guard import GuardedReader
 from ..store.tables import query_schema, session_views
+from .budget import page_within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -50,18 +51,29 @@ class Queries:
             raise InvalidParams(
                 "df and format exclude each other", [Issue("$.df", "leave it out when format is given")]
             )
-        form = "table" if call.budget is not None or params.df else params.format or "records"
-        options: dict[str, Any] = {"limit": params.limit, "explain": bool(params.explain)}
+        if call.budget is None:
+            form = "table" if params.df else params.format or "records"
+            return await self._fetch(params, call, form)
+
+        async def table(max_bytes: int) -> Any:
+            return await self._fetch(params, call, "table", cut=True, max_bytes=max_bytes)
+
+        return await page_within(call, int(call.budget * BUDGET_SHARE), table)
+
+    async def _fetch(self, params: QueryParams, call: Call, form: Literal["table", "records"], **options: Any) -> Any:
+        options |= {"limit": params.limit, "explain": bool(params.explain)}
         if params.database is None:
             options["session"] = call.caller.root_frame_id
-        if call.budget is not None:
-            options |= {"cut": True, "max_bytes": int(call.budget * BUDGET_SHARE)}
         async with self._reader(call.caller, params.database) as reader:
             answer = await reader.fetch(params.sql, params.params, form=form, **options)
+        if answer.truncated and not answer.row_count:
+            raise TooLarge(
+                "the first row is too long for an answer", hint="choose fewer columns, or parts of texts with substr()"
+            )
         rows: Any = msgspec.Raw(answer.body) if call.encoded else msgspec.json.decode(answer.body)
         if form == "records":
             return rows
-        if params.df:
+        if params.df and call.budget is None:
             return {"columns": answer.columns, "rows": rows}
         return {
             "columns": answer.columns,

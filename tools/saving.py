@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mimetypes
 import os
+from io import BytesIO
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from .workspace import COPIES_FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import BinaryIO
 
     from ..store.records import Records
     from ..store.rows import Version
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from .artifacts import SaveArtifactParams, SavedVersion
     from .call import Caller
     from .host import Host
+    from .kernel.records import JobRecord
+    from .kernel.representation import Representation
 
 DEFAULT_TYPE = "application/octet-stream"
 
@@ -47,13 +51,14 @@ class Artifacts:
         filename = params.filename or PurePosixPath(params.path).name
         records = await host.store.project(caller.project_id)
         await host.session.ensure_written(caller)
-        read = sorted(self._read_by.get(caller.exec_id or "", ()))
         new = NewVersion(
             frame_id=caller.frame_id,
             filename=filename,
             content_type=params.content_type or guessed_type(filename),
             producing_cell_id=caller.cell_id,
-            input_version_ids=tuple(dict.fromkeys([*(params.input_version_ids or ()), *read])),
+            input_version_ids=tuple(
+                dict.fromkeys([*(params.input_version_ids or ()), *self._inputs_of(caller.exec_id)])
+            ),
             path=host.workspace.relative(params.path),
             priority=params.priority,
         )
@@ -145,6 +150,29 @@ class Artifacts:
             "created_at": version.created_at,
         }
 
+    async def keep_output(self, record: JobRecord, filename: str, representation: Representation) -> str:
+        """Keep what a job displayed as the next version of `<exec_id>-<filename>`; the version's id.
+
+        Raises:
+            HostError: it cannot be stored.
+        """
+        records = await self._host.store.project(record.project_id)
+        new = NewVersion(
+            frame_id=record.frame_id,
+            filename=f"{record.exec_id}-{filename}",
+            content_type=representation.mime,
+            source="output",
+            producing_cell_id=record.cell_id,
+            input_version_ids=self._inputs_of(record.exec_id),
+        )
+        version = await self._host.in_file_thread(_save, records, BytesIO(representation.body or b""), new)
+        self._host.changes.publish(Change(record.project_id, "artifact", version.version_id))
+        return version.version_id
+
+    def _inputs_of(self, exec_id: str | None) -> tuple[str, ...]:
+        """The versions that a job has read so far."""
+        return tuple(sorted(self._read_by.get(exec_id or "", ())))
+
     async def read_only_copy(self, version_id: str, caller: Caller) -> str:
         """Put a version's bytes into the workspace and return the path; the job's later saves have it as an input."""
         records = await self._host.store.project(caller.project_id)
@@ -168,7 +196,7 @@ def guessed_type(filename: str) -> str:
     return kind or DEFAULT_TYPE
 
 
-def _save(records: Records, source: Path, new: NewVersion) -> Version:
+def _save(records: Records, source: Path | BinaryIO, new: NewVersion) -> Version:
     with records.objects.stage(source) as staged:
         return records.artifacts.save(staged, new)
 

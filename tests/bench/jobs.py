@@ -24,10 +24,18 @@ from cellhost.tools.kernel.tokens import Tokens
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from cellhost.tools.kernel.representation import Representation
+
 OWNER = JobOwner("bench", "f-root", "f-turn")
 FIRST_LINE = "print('begun')"
 LINES = 100_000
 AT_ONCE = 16
+
+
+async def keep_nothing(record: JobRecord, filename: str, representation: Representation) -> str:
+    """A store for outputs that costs nothing."""
+    del record, representation
+    return filename
 
 
 class NoRecords:
@@ -117,6 +125,18 @@ async def our_lines(jobs: Jobs) -> float:
     return time.perf_counter() - begun
 
 
+async def our_wake(jobs: Jobs) -> float:
+    """From a line's writing to the answer of whoever waits for it; both ends read one clock."""
+    code = "import time\nfor n in range(40):\n    print(time.monotonic_ns())\n    time.sleep(0.03 + n / 4_000)"
+    exec_id = (await jobs.launch(code, owner=OWNER))["exec_id"]
+    took: list[float] = []
+    answer = await jobs.wait(OWNER, exec_id, since="0", until="news")
+    while not answer["done"]:
+        answer = await jobs.wait(OWNER, exec_id, since=answer["next"], until="news")
+        took += [(time.monotonic_ns() - int(line)) / 1e9 for line in answer["stdout"].split()[-1:]]
+    return statistics.median(took)
+
+
 async def bare_lines() -> float:
     begun = time.perf_counter()
     with tempfile.TemporaryFile() as log:
@@ -173,6 +193,7 @@ async def measure(jobs: Jobs, rounds: int) -> None:
         (f"{AT_ONCE} at once, ours", lambda: our_many(jobs)),
         (f"{LINES} flushed lines, python -c", bare_lines),
         (f"{LINES} flushed lines, ours", lambda: our_lines(jobs)),
+        ("exec_wait wakes after news", lambda: our_wake(jobs)),
         ("interrupt sleep", lambda: interrupted("import time; time.sleep(60)")(jobs)),
         ("interrupt loop", lambda: interrupted("while True: pass")(jobs)),
         ("interrupt await", lambda: interrupted("import asyncio; await asyncio.sleep(60)")(jobs)),
@@ -199,6 +220,7 @@ async def main() -> None:
             records=NoRecords(),
             tokens=Tokens(),
             door=lambda: None,
+            keep_output=keep_nothing,
         ) as jobs:
             await measure(jobs, rounds)
     finally:

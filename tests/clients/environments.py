@@ -38,6 +38,15 @@ PYTHON_PACKAGES: dict[str, tuple[str, ...]] = {
     "agent-client-protocol": ("agent-client-protocol>=0.12",),
     "pyzipcode": ("pyzipcode>=3",),  # no client: it ships a database
     "datasette": ("datasette>=0.65",),  # no client: it reads records.db, and stands beside us in a benchmark
+    "figures": (
+        "ipykernel>=7",
+        "ipywidgets>=8",
+        "matplotlib>=3.8",
+        "nbformat>=5",
+        "pandas>=2",
+        "plotly>=6",
+        "tqdm>=4.60",
+    ),
 }
 NPM_PACKAGES: dict[str, tuple[str, ...]] = {
     "sdk": ("@modelcontextprotocol/sdk@>=1.32 <2", "zod@>=4"),

@@ -13,6 +13,7 @@ from cellhost import Config, build_dispatcher
 from cellhost.rpc import transcript as transcripts
 from cellhost.rpc.discover import openrpc_document
 from cellhost.rpc.holes import Names
+from cellhost.rpc.instructions import INSTRUCTIONS
 from cellhost.rpc.mcp_tools import tool_list
 from cellhost.rpc.replay import replay
 
@@ -145,7 +146,7 @@ async def test_every_transcript_lists_what_the_registry_has_today(
     document = openrpc_document(dispatcher.host)
     await dispatcher.host.aclose()
     today = {"methods": document["methods"], "components": document["components"]}
-    today["tools"] = json.loads(bytes(tool_list()))
+    today |= {"tools": json.loads(bytes(tool_list())), "instructions": INSTRUCTIONS}
     today = Names().name(today, "<-")
     for path in FOLDER.glob("*.jsonl"):
         transcript = transcripts.read(path)

@@ -167,7 +167,7 @@ async def test_waiting_for_news_answers_with_only_what_is_new(shared: Dispatcher
     assert (last["stdout"], last["done"]) == ("", True)
 
 
-@pytest.mark.parametrize("since", ["", "nonsense", "-1.0", "1", "1.2.3", "1.x", "0x1.0", "9" * 30 + ".0", "٣.٣"])
+@pytest.mark.parametrize("since", ["", "nonsense", "-1.0", "1", "1.2.3.4", "1.x", "0x1.0", "9" * 30 + ".0", "٣.٣"])
 async def test_a_since_that_was_never_given_is_told(
     shared: Dispatcher, finished: Finished, refused: Refused, since: str
 ) -> None:

@@ -19,6 +19,7 @@ import pytest
 from cellhost.tools.kernel.jobs import Jobs
 from cellhost.tools.kernel.limits import JobLimits
 from cellhost.tools.kernel.records import JobOwner, JobRecord
+from cellhost.tools.kernel.representation import Representation
 from cellhost.tools.kernel.tokens import Tokens
 
 OWNER = JobOwner("default", "f-root", "f-turn")
@@ -32,6 +33,10 @@ class MemoryRecords:
         self.rows: dict[str, JobRecord] = {}
         self.changes: list[tuple[str, dict[str, Any]]] = []
         self.failure: Exception | None = None
+        self.kept: list[tuple[str, Representation]] = []
+        self.keeping_fails: Exception | None = None
+        self.keeping = anyio.Event()
+        self.keeping.set()
 
     async def created(self, record: JobRecord) -> None:
         if self.failure is not None:
@@ -47,6 +52,13 @@ class MemoryRecords:
         self.changes.append((exec_id, dict(fields)))
         columns = {name: value for name, value in fields.items() if not name.endswith("_tail")}
         self.rows[exec_id] = msgspec.structs.replace(self.rows[exec_id], **columns)
+
+    async def keep(self, record: JobRecord, filename: str, representation: Representation) -> str:
+        if self.keeping_fails is not None:
+            raise self.keeping_fails
+        await self.keeping.wait()
+        self.kept.append((f"{record.exec_id}-{filename}", representation))
+        return f"v-{len(self.kept)}"
 
     async def find(self, project_id: str, exec_id: str) -> JobRecord | None:
         row = self.rows.get(exec_id)
@@ -131,6 +143,7 @@ class Bench:
             log_dir=self.log_dir,
             records=self.records,
             tokens=tokens,
+            keep_output=self.records.keep,
             **settings,
         )
         async with jobs:

@@ -61,6 +61,19 @@ async def test_memory_over_the_limit_is_a_memory_error(engine: Engine) -> None:
     assert (answer["status"], answer["error"]["name"]) == ("failed", "MemoryError")
 
 
+async def test_native_code_that_dies_for_want_of_memory_says_what_its_limit_was(engine: Engine) -> None:
+    code = (
+        "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\n"
+        "block = libc.malloc(ctypes.c_size_t(400 << 20))\nprint(block)\nctypes.memset(block or 0, 1, 1)\nprint('fits')"
+    )
+    answer = await engine.run(code)
+    assert (answer["status"], answer["stdout"].endswith("fits\n")) == ("done", True)
+    answer = await engine.run(code, memory_mb=100)
+    assert (answer["status"], answer["stdout"]) == ("died", "None\n")
+    assert answer["exit"]["signal"] == signal.SIGSEGV
+    assert "memory_mb was 100" in answer["exit"]["reason"]
+
+
 async def test_a_log_over_its_limit_ends_the_job_with_that_reason(bench: Bench) -> None:
     async with bench.engine(limits=JobLimits(file_bytes=1 << 20)) as engine:
         exec_id = await engine.launch("while True: print('x' * 999)")
@@ -69,6 +82,26 @@ async def test_a_log_over_its_limit_ends_the_job_with_that_reason(bench: Bench) 
         assert "size limit" in answer["exit"]["reason"]
         assert engine.records.rows[exec_id].ended_by == "output_limit"
         assert engine.records.rows[exec_id].stdout_bytes == 1 << 20
+
+
+async def test_a_childs_flood_ends_at_the_limit_and_so_does_the_job(bench: Bench) -> None:
+    async with bench.engine(limits=JobLimits(file_bytes=1 << 20)) as engine:
+        answer = await engine.run(
+            "import subprocess, sys\n"
+            "print(subprocess.run(['sh', '-c', 'while :; do echo x; done']).returncode, file=sys.stderr)\n"
+            "print('on')"
+        )
+        assert answer["stderr"] == f"{-signal.SIGXFSZ}\n"
+        assert (answer["status"], answer["exit"]["signal"]) == ("killed", signal.SIGXFSZ)
+        assert engine.records.rows[answer["exec_id"]].stdout_bytes == 1 << 20
+
+
+async def test_any_file_over_the_limit_ends_the_job_and_leaves_its_output(bench: Bench) -> None:
+    async with bench.engine(limits=JobLimits(file_bytes=1 << 20)) as engine:
+        answer = await engine.run("print('before')\nopen('large', 'wb').write(bytes(2 << 20))")
+        assert (answer["status"], answer["stdout"]) == ("killed", "before\n")
+        assert "size limit" in answer["exit"]["reason"]
+        assert (engine.workspace / "large").stat().st_size == 1 << 20
 
 
 async def test_a_forked_child_ends_with_its_cell_and_the_kernel_goes_on(engine: Engine) -> None:

@@ -49,6 +49,25 @@ async def test_an_error_is_a_failure_with_its_traceback(engine: Engine) -> None:
     assert "\x1b[" not in answer["error"]["traceback"]
 
 
+async def test_an_error_of_fifty_megabytes_is_told_by_its_ends(engine: Engine) -> None:
+    answer = await engine.run("raise ValueError('start' + 'x' * 50_000_000 + 'end')")
+    assert (answer["status"], answer["error"]["name"]) == ("failed", "ValueError")
+    assert answer["error"]["value"].startswith("startxxx")
+    assert answer["error"]["value"].endswith("xxxend")
+    assert "characters left out" in answer["error"]["value"]
+    assert len(answer["error"]["value"]) < 5_000
+    assert len(answer["error"]["traceback"]) < 10_000
+    assert answer["stderr"] == ""
+
+
+async def test_a_long_result_is_told_by_its_ends(engine: Engine) -> None:
+    answer = await engine.run("class Long:\n    def __repr__(self): return 'start' + 'x' * 1_000_000 + 'end'\nLong()")
+    assert len(answer["result"]) < 100_100
+    assert (answer["result"][:5], answer["result"][-3:]) == ("start", "end")
+    assert "900008 characters left out" in answer["result"]
+    assert answer["outputs"] == []
+
+
 async def test_a_recursion_error_keeps_the_first_and_the_last_frames(engine: Engine) -> None:
     answer = await engine.run("def deeper(): deeper()\ndeeper()")
     traceback = answer["error"]["traceback"]

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 
 from cellhost.store.errors import InvalidParams
+from cellhost.tools.kernel.kernel import Kernel
 
 if TYPE_CHECKING:
-    from .conftest import Engine
+    from cellhost.tools.kernel.spec import KernelSpec
+
+    from .conftest import Bench, Engine
 
 
 async def test_a_hundred_thousand_flushed_lines_are_all_there_in_order(engine: Engine) -> None:
@@ -39,6 +45,79 @@ async def test_children_native_code_and_descriptors_write_to_the_same_log_in_ord
     )
     assert answer["stdout"] == "python\ndescriptor\nnative\nchild\nbytes\noriginal\npartial"
     assert answer["stderr"] == "wrong\nerror\n"
+
+
+async def test_whoever_writes_at_once_loses_nothing_and_keeps_its_own_order(engine: Engine) -> None:
+    answer = await engine.run(
+        "import os, subprocess, sys, threading\n"
+        "def write(name):\n    for n in range(2_000): os.write(1, f'{name} {n}\\n'.encode())\n"
+        "forks = []\n"
+        "for name in ('fork-a', 'fork-b'):\n"
+        "    child = os.fork()\n"
+        "    if not child: write(name); os._exit(0)\n"
+        "    forks.append(child)\n"
+        'script = \'for n in range(2_000): print(f"child {n}\\\\n", end="", flush=True)\'\n'
+        "child = subprocess.Popen([sys.executable, '-c', script])\n"
+        "shell = subprocess.Popen(['sh', '-c', 'i=0; while [ $i -lt 2000 ]; do echo shell $i; i=$((i+1)); done'])\n"
+        "threads = [threading.Thread(target=write, args=(f'thread-{n}',)) for n in range(2)]\n"
+        "for thread in threads: thread.start()\n"
+        "write('main')\n"
+        "for thread in threads: thread.join()\n"
+        "for fork in forks: os.waitpid(fork, 0)\n"
+        "child.wait(); shell.wait()\n"
+    )
+    lines = answer["stdout"].splitlines()
+    for name in ("fork-a", "fork-b", "child", "shell", "thread-0", "thread-1", "main"):
+        own = [line for line in lines if line.startswith(f"{name} ")]
+        assert own == [f"{name} {n}" for n in range(2_000)]
+    assert len(lines) == 7 * 2_000
+
+
+@pytest.mark.slow
+async def test_sixteen_floods_at_once_are_each_exact(engine: Engine) -> None:
+    code = (
+        "import sys\nfor n in range(30_000): print('flood', {0}, n, flush=True, file=(sys.stdout, sys.stderr)[n % 2])"
+    )
+    exec_ids = [await engine.launch(code.format(number)) for number in range(16)]
+    for number, exec_id in enumerate(exec_ids):
+        answer = await engine.finish(exec_id)
+        assert answer["stdout"] == "".join(f"flood {number} {n}\n" for n in range(0, 30_000, 2))
+        assert answer["stderr"] == "".join(f"flood {number} {n}\n" for n in range(1, 30_000, 2))
+
+
+@pytest.mark.slow
+async def test_fifty_megabytes_are_read_back_exactly_in_pages_of_any_size(engine: Engine) -> None:
+    line = "zwölf € \U0001f600 "
+    exec_id = await engine.launch(f"for n in range(50): print({line!r} * 50_000, n)")
+    sizes, since, pages = random.Random(7), "0", list[str]()
+    with anyio.fail_after(120):
+        while True:
+            most = sizes.choice((sizes.randrange(1, 300), sizes.randrange(1, 1_000_000)))
+            answer = await engine.jobs.wait(
+                engine.owner, exec_id, since=since, until="news", max_chars=most, timeout_s=60
+            )
+            assert len(answer["stdout"]) <= max(4, most)
+            pages.append(answer["stdout"])
+            since = answer["next"]
+            if answer["done"] and not answer["truncated"]:
+                break
+    assert "".join(pages) == "".join(f"{line * 50_000} {n}\n" for n in range(50))
+    assert since == f"{len(''.join(pages).encode())}.0"
+
+
+async def test_a_log_that_cannot_be_written_is_an_error_of_the_code_and_the_job_ends_as_ever(bench: Bench) -> None:
+    def on_a_full_disk(spec: KernelSpec) -> Kernel:
+        return Kernel(msgspec.structs.replace(spec, stdout=Path("/dev/full")))
+
+    async with bench.engine(kernel_factory=on_a_full_disk) as engine:
+        answer = await engine.run("import sys\nprint('on', file=sys.stderr)\nprint('lost')")
+        assert (answer["status"], answer["stdout"], answer["stderr"]) == ("failed", "", "on\n")
+        assert answer["error"]["name"] == "OSError"
+        assert "No space left on device" in answer["error"]["value"]
+        answer = await engine.run("try: print('lost')\nexcept OSError: pass\n'result'")
+        assert (answer["status"], answer["result"]) == ("done", "'result'")
+        answer = await engine.run("import subprocess; subprocess.run('echo lost', shell=True).returncode")
+        assert (answer["status"], answer["result"]) == ("done", "1")
 
 
 async def test_surrogates_and_every_other_text_can_be_printed(engine: Engine) -> None:
@@ -93,7 +172,7 @@ async def test_one_stream_can_be_asked_for_and_leaves_the_other_for_later(engine
     assert (second["stdout"], second["stderr"]) == ("", "err\n")
 
 
-@pytest.mark.parametrize("since", ["", "x", "-1.0", "1", "1.2.3", "\uff11.\uff12", "99999999999999999999.0"])
+@pytest.mark.parametrize("since", ["", "x", "-1.0", "1", "1.2.3.4", "\uff11.\uff12", "99999999999999999999.0"])
 async def test_a_since_that_was_never_given_out_is_refused(engine: Engine, since: str) -> None:
     exec_id = await engine.launch("print(1)")
     await engine.finish(exec_id)

@@ -13,6 +13,7 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from .conforming import Conforming
 from .raw_peer import CELLHOST, WITHIN_S, RawPeer, raw_server
 
 if TYPE_CHECKING:
@@ -30,9 +31,11 @@ class Peer:
         self.process = process
         self._lines = BufferedByteReceiveStream(process.stdout)
         self._number = 0
+        self._conforming = Conforming()
 
     async def send(self, data: bytes) -> None:
         """Write raw bytes."""
+        self._conforming.sent(data)
         assert self.process.stdin is not None
         await self.process.stdin.send(data)
 
@@ -46,7 +49,9 @@ class Peer:
     async def receive(self) -> Any:
         """The next message."""
         with anyio.fail_after(WITHIN_S):
-            return json.loads(await self._lines.receive_until(b"\n", 64 * 1024 * 1024))
+            message = json.loads(await self._lines.receive_until(b"\n", 64 * 1024 * 1024))
+        self._conforming.received(message)
+        return message
 
     async def call(self, method: str, params: Any = None) -> dict[str, Any]:
         """Send a request and return the response to it."""

@@ -4,7 +4,7 @@
 
 `odd/echo` gives its params back, `odd/raise` raises, `odd/value` answers with what JSON cannot carry, `odd/print` has C
 write to descriptor 1, `odd/child` starts a process that inherits what it can. `odd/hold` keeps its worker until a file
-of that name is in the workspace; `odd/wait` gives it back meanwhile, and ends with the server too.
+of that name is in the workspace; `odd/wait` gives it back meanwhile, and ends with the server too. `odd/log` logs.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ descriptors = claim()
 
 import asyncio  # noqa: E402 (the wire's descriptors are claimed first)
 import ctypes  # noqa: E402
+import logging  # noqa: E402
 import subprocess  # noqa: E402
 from pathlib import Path  # noqa: E402
 
@@ -46,7 +47,7 @@ class OddServer(Server):
     def methods(self) -> Methods:
         methods = super().methods()
         plain = cast("dict[str, Handler]", methods.plain)
-        for odd in (self.echo, self.fail, self.value, self.print, self.child, self.hold, self.wait):
+        for odd in (self.echo, self.fail, self.value, self.print, self.child, self.hold, self.wait, self.log):
             name = "raise" if odd == self.fail else odd.__name__
             plain[f"odd/{name}"] = handler(odd)
         return methods
@@ -94,6 +95,11 @@ class OddServer(Server):
             while not self._is_there(until) and not self.host.ending.is_set():  # noqa: ASYNC110 (likewise)
                 await anyio.sleep(0.01)
         return until
+
+    async def log(self, _incoming: Incoming, level: str) -> None:
+        logging.getLogger("cellhost.odd").log(
+            logging.getLevelNamesMapping()[level.upper()], "a word at level %s", level
+        )
 
     def _is_there(self, name: str) -> bool:
         return (self.host.workspace.root / name).exists()

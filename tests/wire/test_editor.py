@@ -29,8 +29,8 @@ async def test_the_exit_code_tells_whether_a_shutdown_came_first(spawn: Spawn, s
         assert "version" in await peer.result("ping")
         if shut_down:
             assert await peer.result("shutdown") is None
-            refused = await peer.error("exec_list")
-            assert refused["code"] == -32600
+            for method, params in (("exec_list", None), ("initialize", INITIALIZE), ("shutdown", None)):
+                assert (await peer.error(method, params))["code"] == -32600
         await peer.send(b'{"jsonrpc":"2.0","method":"exit"}\n')
         with anyio.fail_after(10):
             assert await peer.process.wait() == code

@@ -201,6 +201,31 @@ def test_row_15_a_process_that_cannot_be_there_ends_an_editors_server_as_one_tha
         assert peer.process.stderr.read() == b""
 
 
+def test_row_15_an_editors_server_ends_with_its_parent_although_its_input_is_held_open(tmp_path: Path) -> None:
+    code = (
+        "import os, subprocess, sys\n"
+        "server = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)\n"
+        "sibling = subprocess.Popen(['sleep', '600'], stdout=server.stdin)\n"
+        'hello = \'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"processId":%d}}\\n\'\n'
+        "os.write(server.stdin.fileno(), (hello % os.getpid()).encode())\n"
+        "print(server.pid, sibling.pid, file=sys.stderr, flush=True)\n"
+        "sys.stdin.read()"
+    )
+    command = [sys.executable, "-P", "-c", code, *CELLHOST, "serve", "--data-dir", str(tmp_path / "data")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=tmp_path) as editor:
+        assert editor.stdout is not None
+        assert editor.stderr is not None
+        server, sibling = (int(pid) for pid in editor.stderr.readline().split())
+        try:
+            assert b"serverInfo" in editor.stdout.readline()
+            assert is_running(server)
+            editor.kill()
+            until_gone(server)
+        finally:
+            os.kill(sibling, signal.SIGKILL)
+
+
 def test_row_16_a_closed_stdout_ends_the_server_and_its_job_with_one_line_of_log(raw: RawSpawn) -> None:
     with raw("--allow", "exec_background", command=ODD, stderr=subprocess.PIPE) as peer:
         exec_id, kernel = with_job(peer)

@@ -9,7 +9,7 @@ import pytest
 
 from cellhost.rpc.framing import MAX_FRAME, encode
 
-from .raw_peer import line_of
+from .raw_peer import ODD, line_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,6 +156,9 @@ def test_row_5_one_and_the_text_1_are_two_ids(raw: RawSpawn) -> None:
         peer.send("exec_wait", [exec_id], id="1")
         peer.send("$/cancelRequest", {"id": "1"})
         assert peer.message()["id"] == "1"
+        for id_ in (True, 1.0, None, [1]):
+            peer.send("$/cancelRequest", {"id": id_})
+        assert peer.call("ping")["result"], "none of them is the number 1"
         peer.send("$/cancelRequest", {"id": 1})
         answered = peer.message()["id"]
         assert (answered, type(answered)) == (1, int)
@@ -172,6 +175,19 @@ def test_row_5_an_mcp_peer_gets_no_id_with_the_error_of_a_second_request_of_one_
         assert "id" not in refused
         assert (refused["error"]["code"], refused["error"]["data"]["id"]) == (-32600, "same")
         call_tool(peer, "exec_interrupt", {"exec_id": exec_id}, until="same")
+
+
+def test_row_5_a_refused_request_is_answered_in_its_own_dialect(raw: RawSpawn) -> None:
+    meta = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
+    with raw(command=ODD) as peer:
+        peer.send("odd/wait", ["never"], id="same")
+        for params, has_id in ((meta, False), ({}, True)):
+            for id_ in ("same", None, 1.5):
+                peer.send("odd/echo", params, id=id_)
+                refused = peer.message()
+                assert (refused["error"]["code"], "id" in refused) == (-32600, has_id)
+        peer.send("$/cancelRequest", {"id": "same"})
+        assert peer.message()["id"] == "same"
 
 
 def test_row_5_what_is_no_request_does_not_settle_the_call_whose_id_it_has(raw: RawSpawn) -> None:
@@ -222,6 +238,16 @@ def test_row_6_only_the_first_answer_to_a_question_counts(raw: RawSpawn) -> None
         peer.write(b"".join(json.dumps(each).encode() + b"\n" for each in answers))
         assert peer.message()["error"]["code"] == -31401
         assert peer.call("exec_list")["result"] == []
+
+
+def test_row_6_an_answer_to_us_that_is_over_the_cap_is_not_answered_and_decides_nothing(raw: RawSpawn) -> None:
+    with raw() as peer:
+        peer.call("subscribe", {"events": ["permission"]})
+        peer.send("exec_background", ["1"], id="asks")
+        asked = peer.message()
+        peer.write(b'{"jsonrpc":"2.0","id":"%b","result":"%b"}\n' % (asked["id"].encode(), b"x" * MAX_FRAME))
+        refused = peer.message()
+        assert (refused["id"], refused["error"]["code"]) == ("asks", -31401)
 
 
 def test_row_7_members_nobody_knows_and_params_null_are_accepted_in_every_dialect(raw: RawSpawn) -> None:

@@ -184,3 +184,28 @@ def test_row_19_a_start_that_fails_says_in_one_line_what_to_do(
     assert done.stdout == b""
     assert done.stderr.count(b"\n") == 1, done.stderr
     assert words in done.stderr.decode()
+
+
+def test_an_mcp_peer_is_sent_the_log_from_the_level_it_asked_for_and_stderr_is_as_quiet_as_before(
+    raw: RawSpawn,
+) -> None:
+    levels = ("debug", "info", "warning", "error")
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    with raw(command=ODD, stderr=subprocess.PIPE) as peer:
+        peer.call("initialize", hello)
+        for asked in (None, *levels, "emergency", "debug"):
+            if asked is not None:
+                peer.call("logging/setLevel", {"level": asked})
+            sent: list[str] = []
+            for level in levels:
+                peer.send("odd/log", {"level": level}, id=level)
+                while "method" in (message := peer.message()):
+                    assert message["method"] == "notifications/message"
+                    assert message["params"]["logger"] == "cellhost.odd"
+                    sent.append(message["params"]["level"])
+            assert sent == [level for level in levels if asked in levels and levels.index(level) >= levels.index(asked)]
+        assert peer.end() == 0
+        assert peer.process.stderr is not None
+        stderr = peer.process.stderr.read()
+        assert b"level error" in stderr
+        assert b"level info" not in stderr

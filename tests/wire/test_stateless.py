@@ -116,7 +116,8 @@ async def test_methods_of_this_era_need_their_metadata(spawn: Spawn) -> None:
 @pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "resources/subscribe"])
 async def test_methods_that_this_era_removed_are_unknown(spawn: Spawn, method: str) -> None:
     async with spawn() as peer:
-        assert (await peer.error(method, meta()))["code"] == -32601
+        error = await peer.error(method, meta())
+        assert (error["code"], error["data"]["kind"], error["data"]["retryable"]) == (-32601, "method", False)
 
 
 async def test_a_listener_hears_what_it_asked_for_and_is_closed_with_a_result(spawn: Spawn) -> None:
@@ -184,6 +185,7 @@ async def test_a_client_of_the_tasks_extension_gets_a_job_as_a_task(spawn: Spawn
         while task.get("status") != "completed":
             task = await notified(peer, "notifications/tasks")
         assert task["result"]["structuredContent"]["stdout"] == "done\n"
+        assert task["createdAt"] == created["createdAt"] <= task["lastUpdatedAt"]
         got = await peer.result("tasks/get", {"taskId": task_id} | meta(TASKS))
         assert (got["status"], got["result"]["isError"]) == ("completed", False)
         assert await peer.result("tasks/update", {"taskId": task_id, "inputResponses": {}} | meta(TASKS))

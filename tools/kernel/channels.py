@@ -36,6 +36,7 @@ class Message(msgspec.Struct, frozen=True):
     type: str
     parent_id: str
     content: dict[str, Any]
+    metadata: dict[str, Any]
 
 
 class _SharedContext:
@@ -142,7 +143,7 @@ class Channels:
     def _understand(self, parts: list[bytes]) -> Message:
         message = self._session.deserialize(self._session.feed_identities(parts)[1])
         parent = str(message["parent_header"].get("msg_id", ""))
-        return Message(str(message["header"]["msg_type"]), parent, message["content"])
+        return Message(str(message["header"]["msg_type"]), parent, message["content"], message["metadata"])
 
     def close(self) -> None:
         """Close both sockets and, with the last kernel, the context."""

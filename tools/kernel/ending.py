@@ -79,14 +79,21 @@ def ending_of_start(said: str, ended: KernelExit | None) -> Ending:
     return Ending("died", "start", error=error, exit=ended)
 
 
-def exit_reason(code: int | None, signum: int | None, ended_by: str | None) -> str:
-    """A sentence for people."""
+def exit_reason(code: int | None, signum: int | None, ended_by: str | None, memory_mb: int | None = None) -> str:
+    """A sentence for people; `memory_mb` is the job's limit, which native code may not have expected."""
     if ended_by == "start":
         return "the kernel did not start"
     if ended_by == "shutdown":
         return "its server ended"
     if ended_by in {"sigint", "sigterm", "sigkill"}:
         return f"stopped by {ended_by.upper()}"
+    reason = _reason(code, signum)
+    if memory_mb is None or signum == signal.SIGXFSZ or code == 0:
+        return reason
+    return f"{reason}; native code may end so when it gets no more memory, and memory_mb was {memory_mb}"
+
+
+def _reason(code: int | None, signum: int | None) -> str:
     if signum is None:
         return f"the process exited with code {code}"
     try:

@@ -14,12 +14,15 @@ import anyio
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .channels import Message
 
 MAX_TEXT = 100_000
 MAX_LINE = 4_000
 FIRST_FRAMES = 5
 LAST_FRAMES = 10
+_OUTPUTS = frozenset({"display_data", "update_display_data", "execute_result", "clear_output"})
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -32,9 +35,10 @@ class CellError(msgspec.Struct, frozen=True):
 
 
 class Execution:
-    """The state of one execute request; the events tell its stages."""
+    """The state of one execute request; the events tell its stages, and `on_output` gets what it displays."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_output: Callable[[Message], None]) -> None:
+        self._on_output = on_output
         self.request_id = ""
         self.sent_at = time.time_ns() // 1_000_000  # epoch milliseconds
         self.started = anyio.Event()  # the kernel has begun with it: from here on an interrupt reaches the code
@@ -45,6 +49,7 @@ class Execution:
         self.error: CellError | None = None
         self.result: str | None = None
         self.exit_requested = False
+        self.heard = 0  # publications so far
         self._replied = False
         self._idle = False
 
@@ -65,6 +70,9 @@ class Execution:
         """Note what is published on behalf of the request."""
         if message.parent_id != self.request_id:
             return
+        self.heard += 1
+        if message.type in _OUTPUTS:
+            self._on_output(message)
         if message.type == "execute_input":
             self._begin()
         elif message.type == "execute_result":

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from .execution import Execution
     from .kernel import Kernel
     from .log import Ends, JobLog
+    from .outputs import JobOutputs
     from .provisioner import Usage
 
 StopReason: TypeAlias = Literal["interrupt", "timeout", "shutdown"]
-NewsKind: TypeAlias = Literal["status", "progress", "output"]
+NewsKind: TypeAlias = Literal["status", "progress", "output", "outputs"]
 STATUS_OF_STOP: Mapping[StopReason, str] = {
     "interrupt": "interrupted",
     "timeout": "timeout",
@@ -41,6 +42,7 @@ class Job:
         log: JobLog,
         interpreter: str,
         environment: dict[str, str],
+        outputs: JobOutputs,
         on_news: Callable[[Job, NewsKind], None],
     ) -> None:
         self.record = record
@@ -48,6 +50,7 @@ class Job:
         self.viewer = TextViewer(log)
         self.interpreter = interpreter
         self.environment = environment
+        self.outputs = outputs
         self.token: str | None = None
         self.kernel: Kernel | None = None
         self.execution: Execution | None = None
@@ -79,8 +82,8 @@ class Job:
         return self.stop_reason == "interrupt"
 
     def current_ends(self) -> Ends:
-        """Bytes in the logs."""
-        return self.ends or self.log.sizes()
+        """Bytes in the logs, and the count of changes of the outputs."""
+        return self.ends or msgspec.structs.replace(self.log.sizes(), outputs=self.outputs.revision)
 
     def usage(self) -> Usage | None:
         """What the running process has used."""

@@ -1,6 +1,6 @@
 """The jobs engine: launches, queues, lists, looks at, waits for and stops jobs, each in a kernel of its own.
 
-    async with Jobs(workspace=…, run_dir=…, log_dir=…, records=…, tokens=…, door=…, limits=…) as jobs:
+    async with Jobs(workspace=…, run_dir=…, log_dir=…, records=…, tokens=…, door=…, keep_output=…) as jobs:
         launched = await jobs.launch("print(1)", owner=owner)
         answer = await jobs.wait(owner, launched["exec_id"])
 
@@ -10,6 +10,7 @@ Leaving the block kills what runs and records it. Importing this module loads ne
 from __future__ import annotations
 
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import anyio
@@ -23,7 +24,8 @@ from .kernels import KernelSource
 from .ladder import stop, stop_now
 from .limits import JobLimits
 from .log import DEFAULT_MAX_CHARS, Stream, parse_position
-from .records import FINAL, JobOwner, JobRecord, JobRecords
+from .outputs import JobOutputs
+from .records import FINAL, JobOutput, JobOwner, JobRecord, JobRecords, KeepOutput
 from .slots import Slots
 from .supervisor import Supervisor
 from .table import JobTable
@@ -61,6 +63,7 @@ class Jobs:
         records: JobRecords,
         tokens: Tokens,
         door: Callable[[], Path | None],
+        keep_output: KeepOutput,
         limits: JobLimits | None = None,
         python: str | None = None,
         team_mode: bool = False,
@@ -70,6 +73,7 @@ class Jobs:
         self._limits = limits or JobLimits()
         self._records = records
         self._tokens = tokens
+        self._keep_output = keep_output
         self._server_id = server_id
         self.kernels = KernelSource(
             workspace=workspace,
@@ -194,7 +198,14 @@ class Jobs:
         except BaseException:
             self._slots.give_up()
             raise
-        job = Job(record, self._table.log(record), interpreter, environment, self._take_news)
+        log = self._table.log(record)
+        outputs = JobOutputs(
+            keep=partial(self._keep_output, record),
+            sizes=log.sizes,
+            on_change=partial(self._take_outputs, record),
+            limits=self._limits,
+        )
+        job = Job(record, log, interpreter, environment, outputs, self._take_news)
         self._table.add(job)
         self._slots.enter(job)
         self._feed.publish(job, "status")
@@ -210,11 +221,13 @@ class Jobs:
             self._journal.note(job.record, fields)
             job.change(fields)
             self._tasks.start_soon(self._occupy_slot, job)
+            self._tasks.start_soon(job.outputs.run)
 
     async def _occupy_slot(self, job: Job) -> None:
         try:
             await self._supervisor.run(job)
         finally:
+            job.outputs.close()
             self._slots.free()
         self._table.retire(job)
         self._fill_slots()
@@ -224,6 +237,12 @@ class Jobs:
             self._tokens.revoke(job.token)
             job.token = None
         self._feed.publish(job, kind)
+
+    def _take_outputs(self, record: JobRecord, outputs: tuple[JobOutput, ...]) -> None:
+        fields = {"outputs": outputs}
+        self._journal.note(record, fields)
+        if (job := self._table.get(record.exec_id)) is not None:
+            job.change(fields, "outputs")
 
     async def new_kernel(self) -> Kernel:
         """An unstarted kernel of no job, from the same source; `Closed` where team mode forbids it."""
@@ -277,7 +296,7 @@ class Jobs:
     ) -> dict[str, Any]:
         """As `peek`, once the job is done (`until="news"`: or has anything new), or after `timeout_s` seconds.
 
-        News is output beyond `since` (without it: beyond what there is now), another status, another progress.
+        News is output beyond `since` (without it: beyond what there is now), another status, progress or figure.
         `caller` is the job that asks: one that would wait for itself gets `InvalidParams`.
         """
         if exec_id == caller:
@@ -300,7 +319,7 @@ class Jobs:
         with self._feed.watching(job):
             while not (job.done or over.is_set() or job.version != version):
                 ends = job.current_ends()
-                if ends.stdout > seen.stdout or ends.stderr > seen.stderr:
+                if ends.stdout > seen.stdout or ends.stderr > seen.stderr or ends.outputs > seen.outputs:
                     return
                 await wait_for_any(job.changed, over)
 

@@ -30,6 +30,7 @@ from .execution import Execution
 from .provisioner import KernelExit, LocalProvisioner, Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
@@ -46,6 +47,10 @@ _GONE_WITHIN_S = 2.0
 _ASK_AGAIN_S = 0.05
 _STARTUP_TAIL = 16_000
 _PORTS = {"shell_port": 1, "iopub_port": 2, "stdin_port": 3, "control_port": 4, "hb_port": 5}
+
+
+def _ignore(_message: Message) -> None:
+    """For whoever wants no outputs."""
 
 
 class Kernel:
@@ -171,6 +176,7 @@ class Kernel:
             "stderr": stderr,
             "file_bytes": self.spec.file_bytes,
             "memory_bytes": self.spec.memory_bytes,
+            "output_chars": self.spec.output_chars,
         }
 
     def _door_variables(self) -> dict[str, str]:
@@ -221,10 +227,10 @@ class Kernel:
         finally:
             self._watched.set()
 
-    def execute(self, code: str) -> Execution:
-        """Start a cell; call it once the kernel is ready."""
+    def execute(self, code: str, on_output: Callable[[Message], None] = _ignore) -> Execution:
+        """Start a cell, once the kernel is ready; `on_output` gets what it displays."""
         assert self._channels is not None
-        self._execution = Execution()
+        self._execution = Execution(on_output)
         self._execution.request_id = self._channels.execute(code)
         return self._execution
 

@@ -14,6 +14,8 @@ import importlib
 import sys
 from typing import Any
 
+_OUTPUTS = ("display_data", "update_display_data", "execute_result")
+_END_CHARS = 50_000
 # IPython colours its children's output and its own; a log is read by programs.
 _RESTORED_VARIABLES = ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "IPYTHONDIR", "TERM")
 _SIGKILL_ON_PARENT_DEATH = (1, 9)  # PR_SET_PDEATHSIG, SIGKILL (prctl(2))
@@ -25,6 +27,7 @@ def main() -> None:
     `connection`: path of the connection file. `parent`: process whose death ends us. `profile`: folder for IPython's
     own files. `sdk`: path of sdk.py. `workspace`: working folder. `stdout`, `stderr`: descriptors of the job's logs.
     `file_bytes`: RLIMIT_FSIZE or null. `memory_bytes`: data the code may add to what the kernel uses, or null.
+    `output_chars`: of one representation of something displayed.
     """
     _leave_own_folder()
     gc.disable()  # a tenth of the start goes into collections that find nothing
@@ -111,11 +114,23 @@ def initialise(connection: str, profile: str) -> Any:
         ignore_cwd=True,
         log_level=50,
     )
+    _lose_no_message(app)
     app.initialize([])
     del blocked["debugpy"]
     sys.path[:] = path
     _restore(before)
     return app
+
+
+def _lose_no_message(app: Any) -> None:
+    """Let what is published wait for its reader: else a thousand displays drop the result and the end of the cell."""
+    create = app.init_iopub
+
+    def create_unbounded(context: Any) -> None:
+        context.sndhwm = 0  # of the sockets made from here on
+        create(context)
+
+    app.init_iopub = create_unbounded
 
 
 def _configuration() -> Any:
@@ -148,6 +163,7 @@ def attach(app: Any, settings: dict[str, Any]) -> None:
         sys.path.append(settings["workspace"])
     _offer_host(app.kernel.shell, settings["sdk"])
     _end_forks_with_their_cell(app.kernel.shell)
+    _bound_messages(app.kernel.session, settings["output_chars"])
     _limit_memory(settings["memory_bytes"])
     for number, log in ((1, settings["stdout"]), (2, settings["stderr"])):
         os.dup2(log, number, inheritable=True)
@@ -169,6 +185,7 @@ def _offer_host(shell: Any, path: str) -> None:
     host = sdk.take_host()
     builtins.__dict__["host"] = host
     shell.push({"host": host}, interactive=False)
+    shell.events.register("post_execute", host.flush_progress)
 
 
 def _end_forks_with_their_cell(shell: Any) -> None:
@@ -182,6 +199,46 @@ def _end_forks_with_their_cell(shell: Any) -> None:
             os._exit(_exit_code(shell))
 
     shell.events.register("post_execute", end_if_child)
+
+
+def _bound_messages(session: Any, most_chars: int) -> None:
+    """Have what is displayed say where in the logs it came, and keep messages small that the server would only cut.
+
+    A representation over `most_chars` is not sent; of an error's texts, their ends are.
+    """
+    import contextlib
+    import os
+
+    serialize = session.serialize
+
+    def serialize_bounded(message: Any, ident: Any = None) -> Any:
+        content = message["content"]
+        if message["msg_type"] in _OUTPUTS:
+            with contextlib.suppress(OSError):  # the code may have closed them
+                message["metadata"]["cellhost_at"] = [os.fstat(number).st_size for number in (1, 2)]
+            message["content"] = {**content, "data": _bounded_bundle(content["data"], most_chars)}
+        elif "evalue" in content:
+            frames = [_ends(str(frame)) for frame in content.get("traceback") or ()]
+            message["content"] = {**content, "evalue": _ends(str(content["evalue"])), "traceback": frames}
+        return serialize(message, ident)
+
+    session.serialize = serialize_bounded
+
+
+def _bounded_bundle(bundle: dict[str, Any], most_chars: int) -> dict[str, Any]:
+    kept = dict(bundle)
+    for mime, data in bundle.items():
+        if isinstance(data, str) and len(data) > most_chars:
+            del kept[mime]
+            text = _ends(data) if mime == "text/plain" else kept.get("text/plain", "")
+            kept["text/plain"] = f"{text}\n[{mime} was not kept: it has {len(data)} characters]"
+    return kept
+
+
+def _ends(text: str) -> str:
+    """The text, of a long one its beginning and end."""
+    left_out = len(text) - 2 * _END_CHARS
+    return text if left_out <= 0 else f"{text[:_END_CHARS]}\n[… {left_out} characters left out …]\n{text[-_END_CHARS:]}"
 
 
 def _exit_code(shell: Any) -> int:

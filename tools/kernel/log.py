@@ -23,17 +23,19 @@ if TYPE_CHECKING:
 Stream: TypeAlias = Literal["both", "stdout", "stderr"]
 DEFAULT_MAX_CHARS = 1_000_000
 MIN_PAGE = 4  # the longest character in UTF-8: a page must be able to hold one
-_POSITION = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")
+_POSITION = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})(?:\.([0-9]{1,18}))?")
 
 
 class Ends(msgspec.Struct, frozen=True):
-    """Byte offsets into the two logs: sizes, or a place to go on from."""
+    """Byte offsets into the two logs: sizes, or a place to go on from; and how often the outputs have changed."""
 
     stdout: int
     stderr: int
+    outputs: int = 0
 
     def __str__(self) -> str:
-        return f"{self.stdout}.{self.stderr}"
+        logs = f"{self.stdout}.{self.stderr}"
+        return f"{logs}.{self.outputs}" if self.outputs else logs
 
 
 START = Ends(0, 0)
@@ -86,7 +88,7 @@ def parse_position(since: str) -> Ends:
             [Issue("$.since", "must be the `next` of an earlier answer")],
             hint='pass `next` unchanged, or "0" for the start',
         )
-    return Ends(int(match[1]), int(match[2]))
+    return Ends(int(match[1]), int(match[2]), int(match[3] or 0))
 
 
 def read_page(log: JobLog, position: Ends, ends: Ends, *, max_chars: int, stream: Stream, final: bool) -> Page:
@@ -102,7 +104,7 @@ def read_page(log: JobLog, position: Ends, ends: Ends, *, max_chars: int, stream
         budget -= len(out.text)
     if stream != "stdout":
         err = read_text(log.stderr, position.stderr, ends.stderr, budget, final=final)
-    following = Ends(out.end if out else position.stdout, err.end if err else position.stderr)
+    following = Ends(out.end if out else position.stdout, err.end if err else position.stderr, ends.outputs)
     more = any(passage.more for passage in (out, err) if passage)
     return Page(out.text if out else "", err.text if err else "", str(following), more)
 

@@ -13,6 +13,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from .representation import Representation
+
 Status = Literal["queued", "starting", "running", "done", "failed", "interrupted", "timeout", "killed", "died", "lost"]
 FINAL: frozenset[str] = frozenset({"done", "failed", "interrupted", "timeout", "killed", "died", "lost"})
 PREVIEW_CHARS = 200
@@ -24,6 +26,18 @@ class JobOwner(msgspec.Struct, frozen=True):
     project_id: str
     root_frame_id: str
     frame_id: str
+
+
+class JobOutput(msgspec.Struct, frozen=True):
+    """Something displayed: `text` stands for it in plain text; `at` is a position as `since` takes it.
+
+    Without a version it is text only, or could not be kept, which `text` then says.
+    """
+
+    mime: str
+    artifact_version_id: str | None
+    text: str
+    at: str
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,9 +76,16 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     error_value: str | None = None
     error_traceback: str | None = None
     result_text: str | None = None
+    outputs: tuple[JobOutput, ...] = ()
     wall_s: float | None = None
     cpu_s: float | None = None
     peak_rss_kb: int | None = None
+
+
+class KeepOutput(Protocol):
+    """Stores a job's output under a name as a version of its own; the version's id. Raises `HostError`."""
+
+    async def __call__(self, record: JobRecord, filename: str, representation: Representation) -> str: ...
 
 
 class JobRecords(Protocol):

@@ -3,8 +3,8 @@
     host.query("SELECT count(*) AS n FROM artifacts")      await host.aio.exec_wait("exec-0123456789ab")
     subprocess.run([sys.executable, host.sdk, "train.py"], env={**os.environ, **host.environment()})
 
-Stands alone with its neighbour `sdk_wire.py`: standard library only, Python 3.9 syntax, loaded by path in whatever
-interpreter the job uses. Run as a program it gives the script named after it the same `host`.
+Stands alone with its neighbours `sdk_wire.py` and `sdk_progress.py`: standard library only, Python 3.9 syntax, loaded
+by path in whatever interpreter the job uses. Run as a program it gives the script named after it the same `host`.
 
 Each method sends one positional parameter: the bare id for `lineage_get`, `exec_peek` and `exec_interrupt`, an object
 otherwise. A result whose only key is `error` raises `RuntimeError`, a wire error raises `HostError`.
@@ -12,29 +12,31 @@ otherwise. A result whose only key is `error` raises `RuntimeError`, a wire erro
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .sdk_progress import Progress, follow_tqdm
     from .sdk_wire import HostError, Pool
 else:
     from importlib.util import module_from_spec, spec_from_file_location
 
-    _spec = spec_from_file_location("cellhost_sdk_wire", __file__.rpartition("/")[0] + "/sdk_wire.py")
-    _wire = module_from_spec(_spec)
-    _spec.loader.exec_module(_wire)
+    def _neighbour(name: str) -> Any:
+        spec = spec_from_file_location(f"cellhost_{name}", f"{__file__.rpartition('/')[0]}/{name}.py")
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    _wire, _progress = _neighbour("sdk_wire"), _neighbour("sdk_progress")
     HostError, Pool = _wire.HostError, _wire.Pool
+    Progress, follow_tqdm = _progress.Progress, _progress.follow_tqdm
 
 __all__ = ["Host", "HostError", "take_host"]
 
 SOCKET, TOKEN, EXEC_ID = "CELLHOST_SOCKET", "CELLHOST_TOKEN", "CELLHOST_EXEC_ID"
-PROGRESS_EVERY_S = 0.05
 
 
 def _given(**values: Any) -> dict[str, Any]:
@@ -212,8 +214,9 @@ def _path(result: Any) -> Any:
 class _AsyncCalls(_Calls):
     """The same methods, awaitable, for asyncio."""
 
-    def __init__(self, pool: Pool, exec_id: str | None) -> None:
+    def __init__(self, pool: Pool, exec_id: str | None, progress: Progress) -> None:
         self._pool = pool
+        self._progress = progress
         self.exec_id = exec_id
 
     async def _run(self, method: str, params: list[Any], read: Callable[[Any], Any] = _same) -> Any:
@@ -221,6 +224,7 @@ class _AsyncCalls(_Calls):
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far the job is."""
+        self._progress.reported = True
         await self._run("progress", [_given(done=done, total=total, message=message)])
 
 
@@ -246,9 +250,11 @@ class Host(_Calls):
         self.exec_id = exec_id
         self.HostError = HostError
         self.sdk = os.path.abspath(__file__)  # noqa: PTH100 - pathlib is not loaded here
-        self.aio = _AsyncCalls(self._pool, exec_id)
+        self._progress = Progress(self._pool)
+        self.aio = _AsyncCalls(self._pool, exec_id, self._progress)
         self.lineage = _Lineage(self)
-        self._progress = _Progress(self._pool)
+        if path is not None:
+            follow_tqdm(self._progress)
 
     def __repr__(self) -> str:
         return f"<host of {self.exec_id or 'no job'}>"
@@ -264,43 +270,9 @@ class Host(_Calls):
         """Say how far the job is; calls closer than 50 ms are merged, the last one is always sent."""
         self._progress.report(_given(done=done, total=total, message=message))
 
-
-class _Progress:
-    """Sends the newest report, at most twenty a second."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._lock = threading.Lock()
-        self._sent_at = 0.0
-        self._waiting: dict[str, Any] | None = None
-        os.register_at_fork(after_in_child=self._start_over)
-
-    def _start_over(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting = None
-
-    def report(self, report: dict[str, Any]) -> None:
-        complete = report.get("total") is not None and report["done"] >= report["total"]
-        with self._lock:
-            due = self._sent_at + PROGRESS_EVERY_S - time.monotonic()
-            if due > 0 and not complete:
-                if self._waiting is None:
-                    timer = threading.Timer(due, self._send_waiting)
-                    timer.daemon = True
-                    timer.start()
-                self._waiting = report
-                return
-            self._waiting = None
-            self._sent_at = time.monotonic()
-        self._pool.call("progress", [report])
-
-    def _send_waiting(self) -> None:
-        with self._lock:
-            report, self._waiting = self._waiting, None
-            self._sent_at = time.monotonic()
-        if report is not None:
-            with contextlib.suppress(HostError, RuntimeError):  # nobody is there to be told
-                self._pool.call("progress", [report])
+    def flush_progress(self) -> None:
+        """Send the last report if it still waits for its time; done for you at the end of a cell or script."""
+        self._progress.flush()
 
 
 def take_host() -> Host:
@@ -311,12 +283,14 @@ def take_host() -> Host:
 
 def run_script(arguments: list[str]) -> None:
     """Run `arguments[0]` as `__main__` with `host` in its builtins, as `python script.py …` would."""
+    import atexit
     import builtins
     import runpy
 
     if not arguments:
         raise SystemExit("usage: python sdk.py SCRIPT [ARGUMENT]…")
-    builtins.__dict__["host"] = take_host()
+    host = builtins.__dict__["host"] = take_host()
+    atexit.register(host.flush_progress)
     sys.argv[:] = arguments
     sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))  # noqa: PTH100, PTH120 - as Python does
     runpy.run_path(arguments[0], run_name="__main__")

@@ -28,6 +28,7 @@ class KernelSpec(msgspec.Struct, frozen=True, kw_only=True):
     token: str | None = None
     file_bytes: int | None = None
     memory_bytes: int | None = None
+    output_chars: int = 24 << 20  # of one representation; a longer one is not even sent
 
 
 KernelFactory: TypeAlias = "Callable[[KernelSpec], Kernel | Awaitable[Kernel]]"

@@ -79,13 +79,21 @@ class Supervisor:
         return None
 
     async def _run_cell(self, job: Job, kernel: Kernel) -> Ending:
-        execution = job.execution = kernel.execute(job.record.code)
+        execution = job.execution = kernel.execute(job.record.code, job.outputs.take)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._announce_run, job, execution)
             await self._wait_within_limit(job, kernel, execution, tasks)
             job.over.set()
             tasks.cancel_scope.cancel()
+        await self._settle_outputs(job)
         return ending_of(job, execution, kernel.exit)
+
+    async def _settle_outputs(self, job: Job) -> None:
+        """Have what the job displayed last kept before its end is told; a server that ends has less time for it."""
+        in_haste = job.stop_reason == "shutdown"
+        with anyio.move_on_after(self._limits.shutdown_s / 4 if in_haste else self._limits.outputs_s):
+            await job.outputs.settle()
+        job.outputs.close()
 
     async def _announce_run(self, job: Job, execution: Execution) -> None:
         await execution.started.wait()
@@ -104,8 +112,11 @@ class Supervisor:
 
     async def _wait_for_end(self, job: Job, kernel: Kernel, execution: Execution) -> None:
         await wait_for_any(execution.ending, kernel.dead, job.given_up)
-        with anyio.move_on_after(_LAST_MESSAGES_S if kernel.dead.is_set() else self._limits.settle_s):
-            await wait_for_any(execution.over, *(() if kernel.dead.is_set() else (kernel.dead,)))
+        heard = -1
+        while heard < execution.heard and not execution.over.is_set():  # what it published may still be on its way
+            heard = execution.heard
+            with anyio.move_on_after(_LAST_MESSAGES_S if kernel.dead.is_set() else self._limits.settle_s):
+                await wait_for_any(execution.over, *(() if kernel.dead.is_set() else (kernel.dead,)))
         if execution.exit_requested:
             with anyio.move_on_after(self._limits.settle_s):
                 await kernel.dead.wait()

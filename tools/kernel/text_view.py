@@ -47,7 +47,7 @@ class TextViewer:
         stdout, out_end, out_dropped = self._one(self._log.stdout, wanted.stdout, budget - for_stderr, final)
         stderr, err_end, err_dropped = self._one(self._log.stderr, wanted.stderr, for_stderr, final)
         dropped = out_dropped + err_dropped
-        return Page(stdout, stderr, str(Ends(out_end, err_end)), dropped > 0, dropped)
+        return Page(stdout, stderr, str(Ends(out_end, err_end, ends.outputs)), dropped > 0, dropped)
 
     def _one(self, path: Path, end: int, limit: int, final: bool) -> tuple[str, int, int]:
         """Text, the offset it covers the log up to, and how many characters it leaves out."""

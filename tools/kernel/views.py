@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
+import msgspec
 
 from .ending import exit_reason
 from .log import Ends, JobLog, Page, Stream, parse_position, read_page
@@ -86,7 +87,7 @@ def answer_of(record: JobRecord, page: Page, *, interrupted: bool, usage: dict[s
         "interrupted": interrupted,
         "error": _error_of(record),
         "result": record.result_text,
-        "outputs": [],
+        "outputs": [msgspec.structs.asdict(output) for output in record.outputs],
         "progress": progress_of(record),
         "exit": _exit_of(record),
         "started_at": record.started_at,
@@ -108,7 +109,7 @@ def _error_of(record: JobRecord) -> dict[str, Any] | None:
 def _exit_of(record: JobRecord) -> dict[str, Any] | None:
     if record.exit_code is None and record.exit_signal is None:
         return None
-    reason = exit_reason(record.exit_code, record.exit_signal, record.ended_by)
+    reason = exit_reason(record.exit_code, record.exit_signal, record.ended_by, record.memory_mb)
     return {"code": record.exit_code, "signal": record.exit_signal, "reason": reason}
 
 
@@ -132,6 +133,7 @@ def usage_now(job: Job, now: int) -> dict[str, Any]:
 def recorded_ends(record: JobRecord, log: JobLog) -> Ends:
     """Where the logs of another server's job end: as recorded, if that server got to record it."""
     sizes = log.sizes()
+    revision = max((parse_position(output.at).outputs for output in record.outputs), default=0)
     if record.status not in FINAL or record.status == "lost":
-        return sizes
-    return Ends(min(sizes.stdout, record.stdout_bytes), min(sizes.stderr, record.stderr_bytes))
+        return Ends(sizes.stdout, sizes.stderr, revision)
+    return Ends(min(sizes.stdout, record.stdout_bytes), min(sizes.stderr, record.stderr_bytes), revision)
