@@ -26,6 +26,8 @@ VERBS = {
     "tail": ("cellhost.rpc.tail_command", "show what a job has printed, to its end"),
     "export": ("cellhost.rpc.export_command", "write a job as a Jupyter notebook"),
     "lineage": ("cellhost.rpc.lineage_command", "show what a version came from, as text or as a picture"),
+    "gc": ("cellhost.rpc.gc_command", "remove what nobody refers to any more"),
+    "forget": ("cellhost.rpc.forget_command", "remove a frame with everything recorded in it"),
     "rules": ("cellhost.rpc.rules_command", "list and change permission rules"),
 }
 

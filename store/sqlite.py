@@ -117,12 +117,16 @@ class Database:
         found = self.rows(f"{_select(row)} {rest}", values)
         return _reader(row)(found[0]) if found else None
 
-    def insert(self, row: Row, otherwise: str = "") -> list[tuple[Any, ...]]:
-        """Adds one row; `otherwise` is the ON CONFLICT clause, and its RETURNING gives the rows returned.
+    def insert(self, row: Row, otherwise: str = "", *, rowid: int | None = None) -> list[tuple[Any, ...]]:
+        """Adds one row, at its place in the table where `rowid` names one.
 
+        `otherwise` is the ON CONFLICT clause, and its RETURNING gives the rows returned.
         Without one, a second row of the same key raises `sqlite3.IntegrityError`.
         """
-        return self.rows(f"{_insert(type(row))} {otherwise}", msgspec.structs.astuple(row))
+        values = msgspec.structs.astuple(row)
+        if rowid is not None:
+            return self.rows(f"{_insert(type(row), placed=True)} {otherwise}", [*values, rowid])
+        return self.rows(f"{_insert(type(row))} {otherwise}", values)
 
     def insert_many(self, rows: Sequence[Row]) -> None:
         """Adds rows of one table, many with each statement, for after each the thread queues for the interpreter.
@@ -133,6 +137,11 @@ class Database:
             some = rows[start : start + _TOGETHER]
             values = [value for row in some for value in msgspec.structs.astuple(row)]
             self.rows(_insert(type(some[0]), len(some)), values)
+
+    def give_back_space(self) -> None:
+        """Returns the pages of what was deleted to the disk, as far as no reader stands in the way."""
+        for pragma in ("incremental_vacuum", "wal_checkpoint(TRUNCATE)"):
+            self.rows(f"PRAGMA {pragma}")
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[None]:
@@ -276,8 +285,8 @@ def _select(row: type[Row]) -> str:
 
 
 @cache
-def _insert(row: type[Row], count: int = 1) -> str:
-    names = row.__struct_fields__
+def _insert(row: type[Row], count: int = 1, *, placed: bool = False) -> str:
+    names = (*row.__struct_fields__, "rowid") if placed else row.__struct_fields__
     values = f"({', '.join('?' * len(names))})"
     return f"INSERT INTO {row.table} ({', '.join(names)}) VALUES {', '.join([values] * count)}"
 

@@ -102,6 +102,11 @@ _OF_SESSION = "root_frame_id = caller_session()"
 _ARTIFACT_OF_SESSION = f"artifact_id IN (SELECT artifact_id FROM artifacts WHERE {_OF_SESSION})"
 _EDGE_OF_SESSION = f"output_version_id IN (SELECT version_id FROM artifact_versions WHERE {_ARTIFACT_OF_SESSION})"
 
+# As `cells.py` places them.
+_PLACE_CELLS = """
+    UPDATE cells SET rowid = seq + (SELECT frames.rowid << 24 FROM frames WHERE frames.frame_id = cells.frame_id)
+"""
+
 # A later table may refer to an earlier one only: they are made in this order.
 RECORDS = Schema(
     name="cellhost-records",
@@ -170,7 +175,13 @@ RECORDS = Schema(
             session=_EDGE_OF_SESSION,
         ),
     ),
-    steps=(Step("tables"), Step("cell_outputs"), Step("views", STATEMENTS)),
+    steps=(
+        Step("tables"),
+        Step("cell_outputs"),
+        Step("paths_of_versions"),
+        Step("cells_in_order_of_frames", (_PLACE_CELLS, "INSERT INTO cells_fts (cells_fts) VALUES ('rebuild')")),
+        Step("views", STATEMENTS),
+    ),
 )
 
 _FIRST_RULES = """

@@ -249,6 +249,9 @@ class Host:
         try:
             if call.identity is None:
                 call.identity = await self.session.caller(call.door)
+            if isinstance(method, Tool) and method.path_from_records:
+                named = await self._with_recorded_path(method, named, typed, call.caller)
+                entry.keys = method.resource_keys(named)
             if isinstance(method, Tool) and method.requires_approval:
                 subject = _subject(method, named, call.caller)
                 admission = await self.gate.admit(subject)
@@ -307,12 +310,15 @@ class Host:
         tool = REGISTRY.find(name)
         try:
             given = normalise(arguments, tool.signature)
-            validate(given, tool.signature)
+            typed = validate(given, tool.signature)
         except InvalidParams as error:
             raise _inside("$.arguments", error) from None
         if not tool.requires_approval:
             return Verdict("allow")
-        return await self.gate.check(_subject(tool, self._canonical(tool, given.named), caller))
+        named = self._canonical(tool, given.named)
+        if tool.path_from_records:
+            named = await self._with_recorded_path(tool, named, typed, caller)
+        return await self.gate.check(_subject(tool, named, caller))
 
     def _method(self, name: str, call: Call) -> Method[Any, Any]:
         method = self.methods.get(name)
@@ -324,9 +330,15 @@ class Host:
     def _canonical(self, method: Method[Any, Any], named: dict[str, Any]) -> dict[str, Any]:
         """Arguments as rules and keys see them: a path by its one name inside the workspace; vetoes happen here."""
         path = getattr(method, "path_parameter", None)
-        if path is None:
+        if path is None or path not in named:
             return named
         return named | {path: self.workspace.relative(named[path])}
+
+    async def _with_recorded_path(
+        self, tool: Tool[Any, Any], named: dict[str, Any], typed: msgspec.Struct, caller: Caller
+    ) -> dict[str, Any]:
+        path = await tool.recorded_path(typed, self, caller.project_id)
+        return self._canonical(tool, named | {tool.path_parameter or "path": path})
 
 
 _OTHERS = (*HARNESS_METHODS, *CALLBACK_METHODS, *RESOURCE_METHODS)

@@ -14,7 +14,6 @@ from .method import Method
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ..store.records import Records
     from .call import Call, Door
 
 TEMPLATES = (
@@ -101,7 +100,7 @@ async def _artifact(call: Call, version_id: str) -> Contents:
             f"the version has {version.size_bytes} bytes, more than {limit}",
             hint="open it in a job with host.artifact_path(version_id)",
         )
-    data = await call.host.in_file_thread(_bytes_of, records, version.checksum, version.size_bytes)
+    data = await call.host.in_file_thread(records.objects.read, version.checksum, version.size_bytes)
     try:
         return {"mimeType": version.content_type, "text": data.decode("utf-8")}
     except UnicodeDecodeError:
@@ -136,11 +135,6 @@ _READERS: dict[str, Callable[[Call, str], Awaitable[Contents]]] = {
     "frame": _frame,
     "lineage": _lineage,
 }
-
-
-def _bytes_of(records: Records, checksum: str, size: int) -> bytes:
-    with records.objects.open(checksum, size) as file:
-        return file.read()
 
 
 RESOURCE_METHODS: tuple[Method[Any, Any], ...] = (ListResources(), ReadResource())

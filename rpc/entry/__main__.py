@@ -19,6 +19,8 @@ VERBS = (
     "tail",
     "export",
     "lineage",
+    "gc",
+    "forget",
     "rules",
 )
 
