@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..store.garbage import Garbage, collect
 from ..store.store import Store
-from ..tools.leftovers import half_written
+from ..tools.temporary import half_written
 from .options import Parser, add_data_dir, settings_of
 
 if TYPE_CHECKING:

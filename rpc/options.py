@@ -41,7 +41,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """A flag for every setting except `limits`, which are for the file and the environment."""
+    """A flag for every setting except `limits` and `kept`, which are for the file and the environment."""
     add = parser.add_argument
     add("--workspace", type=_folder, default=_UNSET, help="folder of the agent's files (default: this one)")
     add_place(parser)
@@ -65,6 +65,8 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     add(
         "--python", metavar="PATH", default=_UNSET, help="interpreter of the jobs (default: the workspace's, else ours)"
     )
+    add("--prewarm", action="store_true", default=_UNSET, help="have a kernel ready for the first job too")
+    add("--warm-kernels", type=int, metavar="N", default=_UNSET, help="kernels kept ready for later jobs (default: 1)")
     add("--team", action="store_true", default=_UNSET, help="jobs only from a session-scoped kernel factory")
     add("--log-level", default=_UNSET, choices=("debug", "info", "warning", "error"), help="what goes to stderr")
     add("--log-format", default=_UNSET, choices=("text", "json"), help="how it is written")

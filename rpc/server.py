@@ -43,6 +43,8 @@ DRAIN_S = 30.0
 HURRY_S = 0.6
 """What calls in flight get after a signal; hosts send SIGKILL two seconds after SIGTERM."""
 FLUSH_S = 0.3
+PREWARM_AFTER_S = 0.5
+"""For a client that says nothing; else kernels are made ready once it has its first reply."""
 
 
 async def serve(
@@ -87,6 +89,7 @@ class Server:
         self._flushing = anyio.CancelScope()
         self._signalled = False
         self._held = False
+        self._spoken = anyio.Event()
         self.tasks = tasks
         self.connection = Connection(self._send, tasks)
         self.connection.methods = self.methods()
@@ -109,6 +112,8 @@ class Server:
         """Serve to the end and return the exit code."""
         self.tasks.start_soon(self._watch_signals)
         self.tasks.start_soon(self._watch_output)
+        if self.host.config.prewarm:
+            self.tasks.start_soon(self._prewarm)
         await self._read()
         await self._end()
         return self.exit_code
@@ -142,10 +147,16 @@ class Server:
         if self._writer.backlog > MAX_UNSENT:
             await self._writer.below(MAX_UNSENT)
 
+    async def _prewarm(self) -> None:
+        with anyio.move_on_after(PREWARM_AFTER_S):
+            await self._spoken.wait()
+        await self.host.background.prewarm()
+
     def _send(self, payload: bytes) -> None:
         if self._recorder:
             self._recorder.sent(payload)
         self._writer.send(payload, more=self.connection.unanswered > 0)
+        self._spoken.set()
         if self._writer.backlog > MAX_UNSENT and not self._held:
             self._held = True
             self.connection.workers.hold()  # requests that were read before would make it more

@@ -5,19 +5,19 @@
     resolved.items()                   # each effective value and where it came from
 
 A setting has the same name everywhere: `log_level` in the file, `CELLHOST_LOG_LEVEL`, `--log-level`. Lists add up over
-the layers, so that a deny rule in the file cannot be lost by a flag; tables (`databases`, `limits`) merge by key.
+the layers, so that a deny rule in the file cannot be lost by a flag; tables such as `databases` merge by key.
 """
 
 from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
 import msgspec
 
 from ..store.errors import InvalidParams, Issue
-from ..tools.config import Config, Limits
+from ..tools.config import Config, Kept, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 DECISIONS: tuple[Decision, ...] = ("allow", "deny", "ask")
 LISTS: frozenset[str] = frozenset(DECISIONS)
-TABLES = frozenset({"databases", "limits"})
+STRUCTS: Mapping[str, type[Limits | Kept]] = {"limits": Limits, "kept": Kept}
+TABLES = frozenset({"databases", *STRUCTS})
 PREFIX = "CELLHOST_"
 FILE_VARIABLE = "CELLHOST_CONFIG"
 
@@ -58,10 +59,13 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     databases: dict[str, Path] = {}
     python: str | None = None
     team: bool = False
+    warm_kernels: Annotated[int, msgspec.Meta(ge=0)] = 1
+    prewarm: bool = False
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     log_format: Literal["text", "json"] = "text"
     log_file: Path | None = None
     limits: Limits = msgspec.field(default_factory=Limits)
+    kept: Kept = msgspec.field(default_factory=Kept)
 
     def config(self, *, new_session: bool = False, frame_id: str | None = None) -> Config:
         """What a host is built with; raises `InvalidParams` for a rule of a tool that does not exist."""
@@ -72,9 +76,12 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
             frame_id=frame_id,
             team_mode=self.team,
             python=self.python,
+            warm_kernels=self.warm_kernels,
+            prewarm=self.prewarm,
             rules=tuple(_rule(text, decision) for decision in DECISIONS for text in getattr(self, decision)),
             databases={name: path.absolute() for name, path in self.databases.items()},
             limits=self.limits,
+            kept=self.kept,
         )
 
 
@@ -98,7 +105,7 @@ class Resolved(NamedTuple):
             yield from self._items(name, getattr(self.settings, name))
 
     def _items(self, name: str, value: Any) -> Iterator[Item]:
-        if isinstance(value, Limits):
+        if name in STRUCTS:
             value = msgspec.structs.asdict(value)
         if isinstance(value, dict):
             for key, inner in cast("dict[str, Any]", value).items():
@@ -121,7 +128,7 @@ def resolve(*, flags: Mapping[str, Any], file: Path | None, environment: Mapping
         _add(values, origins, _typed(_read(path), str(path), path.parent), lambda _: str(path))
     _add(values, origins, _from_environment(environment), _variable)
     _add(values, origins, _typed(flags, "the command line"), _flag)
-    values["limits"] = Limits(**values.get("limits", {}))
+    values |= {name: struct(**values.get(name, {})) for name, struct in STRUCTS.items()}
     return Resolved(Settings(**values), origins)
 
 
@@ -178,8 +185,8 @@ def _variable(name: str) -> str:
 
 def _variables() -> dict[str, str]:
     """Variable → dotted name of a setting."""
-    names = [name for name in Settings.__struct_fields__ if name != "limits"]
-    names += [f"limits.{name}" for name in Limits.__struct_fields__]
+    names = [name for name in Settings.__struct_fields__ if name not in STRUCTS]
+    names += [f"{name}.{field}" for name, struct in STRUCTS.items() for field in struct.__struct_fields__]
     return {_variable(name): name for name in names}
 
 
@@ -194,8 +201,9 @@ def _parsed(name: str, text: str) -> Any:
 def _typed(layer: Mapping[str, Any], origin: str, base: Path = Path(), *, lax: bool = False) -> dict[str, Any]:
     """The layer's values in the types of `Settings`; relative paths of a file are from its folder."""
     _check_names(layer, Settings.__struct_fields__, origin)
-    if isinstance(layer.get("limits"), dict):
-        _check_names(layer["limits"], Limits.__struct_fields__, origin, "limits.")
+    for name, struct in STRUCTS.items():
+        if isinstance(layer.get(name), dict):
+            _check_names(layer[name], struct.__struct_fields__, origin, f"{name}.")
 
     def convert(kind: type, value: Any) -> Any:
         if kind is Path and isinstance(value, (str, Path)) and str(value):
@@ -208,8 +216,8 @@ def _typed(layer: Mapping[str, Any], origin: str, base: Path = Path(), *, lax: b
         message, _, at = str(error).replace("`", "").partition(" - at $.")
         raise InvalidParams(f"{origin}: {at or 'a value'}: {message.lower()}", hint="see cellhost config") from None
     values = {name: getattr(typed, name) for name in layer}
-    if "limits" in values:
-        values["limits"] = {name: getattr(values["limits"], name) for name in layer["limits"]}
+    for name in values.keys() & STRUCTS.keys():
+        values[name] = {field: getattr(values[name], field) for field in layer[name]}
     return values
 
 
@@ -236,7 +244,7 @@ def _add(
             origins.setdefault(name, []).extend([origin(name)] * len(value))
         elif name in TABLES:
             values[name] = values.get(name, {}) | value
-            origins |= {f"{name}.{key}": [origin(f"{name}.{key}" if name == "limits" else name)] for key in value}
+            origins |= {f"{name}.{key}": [origin(f"{name}.{key}" if name in STRUCTS else name)] for key in value}
         else:
             values[name] = value
             origins[name] = [origin(name)]

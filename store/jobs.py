@@ -33,6 +33,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     language: str = "python"
     label: str | None = None
     kernel: str | None = None
+    session: str | None = None
     timeout_s: float | None = None
     memory_mb: int | None = None
     key: str | None = None
@@ -68,6 +69,7 @@ class JobChanges(TypedDict, total=False):
     exit_signal: int
     exit_reason: str
     ended_by: str
+    note: str
     progress_done: float
     progress_total: float | None
     progress_message: str | None
@@ -143,10 +145,29 @@ class Jobs:
             self._set("cells", "cell_id", job.cell_id, {k: v for k, v in given.items() if k in _OF_CELL})
         return True
 
+    def ran_in_session(self, root_frame_id: str, session: str) -> bool:
+        """Whether a cell has run in a kernel of that name, whichever server it was."""
+        where = "root_frame_id = ? AND session = ? AND started_at IS NOT NULL"
+        return bool(self._database.value(f"SELECT 1 FROM jobs WHERE {where} LIMIT 1", [root_frame_id, session]))
+
     def live(self, server_id: str) -> list[Job]:
         """The jobs of a server that have not ended, oldest first."""
         states = ", ".join(f"'{state}'" for state in LIVE)
         return self._database.select(Job, f"WHERE status IN ({states}) AND server_id = ? ORDER BY rowid", [server_id])
+
+    def over(self, *, ended_before: int, most_bytes: int, spared_after: int, limit: int) -> list[Job]:
+        """Ended jobs that are too old, or whose logs have no room beside those of later ones; oldest first.
+
+        Those that ended after `spared_after` have room whatever their size. Times are epoch milliseconds.
+        """
+        rows = self._database.rows(_OVER, [spared_after, ended_before, most_bytes, limit])
+        return [Job(**dict(zip(Job.__struct_fields__, row, strict=True))) for row in rows]
+
+    def remove(self, job: Job) -> None:
+        """Takes away a job's row, and its cell's unless something that it made is still there."""
+        with self._database.transaction():
+            self._database.execute("DELETE FROM jobs WHERE exec_id = ?", [job.exec_id])
+            self._database.execute(_REMOVE_CELL, [job.cell_id])
 
     def _place(self, cursor: str) -> int:
         rowid = self._database.value("SELECT rowid FROM jobs WHERE exec_id = ?", [cursor])
@@ -191,6 +212,17 @@ class Jobs:
 _CHANGEABLE = frozenset(JobChanges.__annotations__)
 _OF_JOB = _CHANGEABLE & frozenset(Job.__struct_fields__)
 _OF_CELL = _CHANGEABLE & frozenset(Cell.__struct_fields__)
+_OVER = (
+    f"SELECT {', '.join(Job.__struct_fields__)} FROM"
+    " (SELECT *, sum(stdout_bytes + stderr_bytes) OVER (ORDER BY ended_at DESC, rowid DESC) AS bytes_since"
+    f" FROM jobs WHERE status IN ({', '.join(repr(state) for state in FINAL)}))"
+    " WHERE ended_at < ? AND (ended_at < ? OR bytes_since > ?) ORDER BY ended_at, exec_id LIMIT ?"
+)
+_REMOVE_CELL = (
+    "DELETE FROM cells WHERE cell_id = ?"
+    " AND NOT EXISTS (SELECT 1 FROM artifact_versions WHERE producing_cell_id = cells.cell_id)"
+    " AND NOT EXISTS (SELECT 1 FROM lineage_edges WHERE producing_cell_id = cells.cell_id)"
+)
 _LISTED = (
     f"SELECT {', '.join(f'jobs.{column}' for column in Job.__struct_fields__)}, substr(code, 1, {_PREVIEW})"
     " FROM jobs JOIN cells USING (cell_id)"
@@ -206,6 +238,7 @@ def _queued(new: NewJob, cell: Cell) -> Job:
         label=new.label,
         status="queued",
         kernel=new.kernel,
+        session=new.session,
         server_id=new.server_id,
         timeout_s=new.timeout_s,
         memory_mb=new.memory_mb,

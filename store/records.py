@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from typing import TYPE_CHECKING
 
 from .artifacts import Artifacts
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
     from pathlib import Path
+
+    from .rows import Job
 
 
 class Records:
@@ -80,6 +83,11 @@ class Records:
                 stderr_bytes=_size(self.log_folder(job.exec_id) / "stderr.log"),
             )
         return lost
+
+    def remove_job(self, job: Job) -> None:
+        """Takes away an ended job: its logs first, so that whoever is killed in between goes on there later."""
+        shutil.rmtree(self.log_folder(job.exec_id), ignore_errors=True)
+        self.jobs.remove(job)
 
     def close(self) -> None:
         self.database.close()

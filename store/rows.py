@@ -69,6 +69,7 @@ class Job(Row, frozen=True, kw_only=True):
     label: Annotated[str | None, "what the caller called it"] = None
     status: Annotated[str, "queued, starting, running, done, failed, interrupted, timeout, killed, died or lost"]
     kernel: Annotated[str | None, "the kernel or interpreter it ran in"] = None
+    session: Annotated[str | None, "the session whose kernel it ran in; none for a job with a kernel of its own"] = None
     server_id: Annotated[str, "the server that ran it"]
     timeout_s: Annotated[float | None, "its time limit, seconds"] = None
     memory_mb: Annotated[int | None, "its memory limit, MiB"] = None
@@ -79,6 +80,7 @@ class Job(Row, frozen=True, kw_only=True):
     exit_signal: Annotated[int | None, "signal that ended a kernel that died"] = None
     exit_reason: Annotated[str | None, "why it died, as far as can be told"] = None
     ended_by: Annotated[str | None, "what ended it, where it did not end by itself"] = None
+    note: Annotated[str | None, "what to know besides: whether it began in a fresh kernel after an earlier one"] = None
     progress_done: Annotated[float | None, "units done, as the job reports them"] = None
     progress_total: Annotated[float | None, "units in all"] = None
     progress_message: Annotated[str | None, "what it is doing"] = None

@@ -23,6 +23,7 @@ from .records import Records
 from .runfolder import is_live
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from types import TracebackType
     from typing import Self
 
@@ -160,10 +161,16 @@ class Store:
         )
 
     def _mark_lost_in(self, project_id: str, server_id: str) -> int:
+        with self.borrow(project_id) as records:
+            return records.mark_lost(server_id) if records else 0
+
+    @contextlib.contextmanager
+    def borrow(self, project_id: str) -> Generator[Records | None]:
+        """A project's records for a moment: no file stays open of a project nobody asked for; `None` without any."""
         if project_id in self._projects:
-            return self._projects[project_id].mark_lost(server_id)
-        if not (self.project_folder(project_id) / "records.db").exists():
-            return 0
-        # Opened for this alone: a server holds no file of a project nobody asked for.
-        with contextlib.closing(self._records(project_id)) as records:
-            return records.mark_lost(server_id)
+            yield self._projects[project_id]
+        elif not (self.project_folder(project_id) / "records.db").exists():
+            yield None
+        else:
+            with contextlib.closing(self._records(project_id)) as records:
+                yield records

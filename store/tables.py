@@ -178,6 +178,7 @@ RECORDS = Schema(
     steps=(
         Step("tables"),
         Step("cell_outputs"),
+        Step("job_sessions"),
         Step("paths_of_versions"),
         Step("cells_in_order_of_frames", (_PLACE_CELLS, "INSERT INTO cells_fts (cells_fts) VALUES ('rebuild')")),
         Step("views", STATEMENTS),

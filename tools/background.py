@@ -70,8 +70,9 @@ class ExecBackgroundParams(msgspec.Struct, frozen=True):
             str | dict[str, Any],
             Meta(
                 description='Another interpreter than kernel_info shows: {"python": path}, relative to the workspace '
-                "or absolute, of an environment with ipykernel.",
-                examples=[{"python": ".venv/bin/python"}],
+                "or absolute, of an environment with ipykernel. Or the name of a Jupyter kernel that kernel_info "
+                "lists; the code is then in its language, and has no `host`.",
+                examples=[{"python": ".venv/bin/python"}, "bash"],
             ),
         ]
         | None
@@ -127,12 +128,8 @@ class SubmitBackgroundExecTool(Tool[ExecBackgroundParams, Launched]):
 
     async def run(self, params: ExecBackgroundParams, call: Call) -> Launched:
         given = _given(params, leave_out=("code",))
-        origin = "agent"
-        if call.caller.trusted:  # a label for the records; nothing depends on it
-            origin = str(call.extra.get("origin") or origin)[:64]
-        return cast(
-            "Launched", await (await call.host.executor(call.caller)).launch(params.code, origin=origin, **given)
-        )
+        executor = await call.host.executor(call.caller)
+        return cast("Launched", await executor.launch(params.code, origin=origin_of(call), **given))
 
 
 class JobRow(TypedDict):
@@ -146,6 +143,8 @@ class JobRow(TypedDict):
     stderr_bytes: NotRequired[int]
     progress: NotRequired[Progress | None]
     code_preview: NotRequired[str]
+    session: NotRequired[str]
+    note: NotRequired[str]
 
 
 class ExecListParams(msgspec.Struct, frozen=True):
@@ -196,6 +195,8 @@ class Outcome(TypedDict):
     truncated: NotRequired[bool]
     dropped_chars: NotRequired[int]
     usage: NotRequired[dict[str, Any] | None]
+    session: NotRequired[str]
+    note: NotRequired[str]
 
 
 class ExecPeekParams(msgspec.Struct, frozen=True):
@@ -261,19 +262,8 @@ class WaitBackgroundExecTool(Tool[ExecWaitParams, Outcome]):
             raise InvalidParams(
                 "a job cannot wait for itself", [Issue("$.exec_id", "is the job that asks")], hint="wait for another"
             )
-        executor = await call.host.executor(call.caller)
-        given = _given(params, leave_out=("exec_id",))
-        if call.budget is not None:
-            given["max_chars"] = 1
         with call.waiting():
-            async with _reporting(params.exec_id, call):
-                outcome = await executor.wait(params.exec_id, **given)
-        progress = outcome.get("progress")
-        if call.progress is not None and progress is not None:  # the last of it may not have been followed any more
-            call.progress(progress["done"], progress["total"], progress["message"])
-        if call.budget is None:
-            return cast("Outcome", outcome)
-        return await _shown(params.exec_id, call, **_given(params, leave_out=("exec_id", "timeout_s", "until")))
+            return await wait_and_show(params.exec_id, call, **_given(params, leave_out=("exec_id",)))
 
 
 class ExecInterruptParams(msgspec.Struct, frozen=True):
@@ -335,6 +325,25 @@ def _given(params: msgspec.Struct, leave_out: tuple[str, ...] = ()) -> dict[str,
         for name, value in msgspec.structs.asdict(params).items()
         if value is not None and name not in leave_out
     }
+
+
+def origin_of(call: Call) -> str:
+    """Who asks for code to be run: a label for the records; nothing depends on it."""
+    return str((call.caller.trusted and call.extra.get("origin")) or "agent")[:64]
+
+
+async def wait_and_show(exec_id: str, call: Call, **given: Any) -> Outcome:
+    """A job as `exec_wait` shows it, with that tool's arguments, its progress reported meanwhile."""
+    executor = await call.host.executor(call.caller)
+    briefly = {} if call.budget is None else {"max_chars": 1}
+    async with _reporting(exec_id, call):
+        outcome = await executor.wait(exec_id, **given | briefly)
+    progress = outcome.get("progress")
+    if call.progress is not None and progress is not None:  # the last of it may not have been followed any more
+        call.progress(progress["done"], progress["total"], progress["message"])
+    if call.budget is None:
+        return cast("Outcome", outcome)
+    return await _shown(exec_id, call, **{name: given[name] for name in given.keys() & {"since"}})
 
 
 async def _shown(exec_id: str, call: Call, **given: Any) -> Outcome:

@@ -52,6 +52,7 @@ class Call:
     `progress`: told of the call's progress, if the caller asked for it.
     `images`: where the tool puts images that belong to its answer, at a door that shows them.
     `ask`: puts a question to the person behind this door, if one can be reached through it.
+    `give_way()`: let later calls with this one's resource keys start, though it goes on: it only waits from here on.
     `extra`: the older SDK's compatibility keys. `identity` is who calls where the door knows it (a job); else the
     host fills it in with the current frame, once the call has its place in the order.
     """
@@ -63,6 +64,7 @@ class Call:
         "door",
         "encoded",
         "extra",
+        "give_way",
         "host",
         "identity",
         "images",
@@ -94,6 +96,7 @@ class Call:
         self.progress = progress
         self.aside = aside
         self.waiting = waiting
+        self.give_way: Callable[[], None] = _hold_nothing
         self.extra: dict[str, Any] = {}
 
     @property
@@ -101,3 +104,7 @@ class Call:
         """Who calls; known while the call runs."""
         assert self.identity is not None
         return self.identity
+
+
+def _hold_nothing() -> None:
+    """Before a call has its turn it has nothing to give up."""

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
+_Count = Annotated[int, msgspec.Meta(ge=0)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
@@ -27,11 +28,19 @@ class Limits(msgspec.Struct, kw_only=True):
     mcp_chars: _Positive = 16_000
 
 
+class Kept(msgspec.Struct, kw_only=True):
+    """How long a project's ended jobs are kept: seconds since their end, bytes of all their logs."""
+
+    job_age_s: _Seconds = 30 * 24 * 3600.0
+    job_log_bytes: _Positive = 10 * 1024 * 1024 * 1024
+
+
 class Config(msgspec.Struct, kw_only=True):
     """Settings of one host; every field may be set after construction and before `async with`.
 
     `data_dir` defaults to the user's data folder for cellhost. `rules` are `(tool, pattern, decision)` that hold
-    for this server's conversation only. `databases` maps a name to the path of an SQLite file.
+    for this server's conversation only. `databases` maps a name to the path of an SQLite file. `warm_kernels` are kept
+    ready for the next jobs once there was one, with `prewarm` from the first reply of `serve` on.
     """
 
     data_dir: Path | None = None
@@ -40,9 +49,12 @@ class Config(msgspec.Struct, kw_only=True):
     frame_id: str | None = None
     team_mode: bool = False
     python: str | None = None
+    warm_kernels: _Count = 1
+    prewarm: bool = False
     rules: tuple[tuple[str, str, Literal["allow", "deny", "ask"]], ...] = ()
     databases: dict[str, Path] = {}
     limits: Limits = msgspec.field(default_factory=Limits)
+    kept: Kept = msgspec.field(default_factory=Kept)
 
     def data_folder(self) -> Path:
         """The data folder, absolute; it need not exist yet."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import stat
@@ -14,7 +13,7 @@ import msgspec
 
 from ..store.errors import InvalidParams, Issue, NotFound, TooLarge
 from .file_content import decode_text, measure, not_regular, open_regular, storage_errors
-from .workspace import temporary_name
+from .temporary import temporary_beside
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -171,21 +170,12 @@ def _taken() -> InvalidParams:
 
 @contextmanager
 def beside(path: Path, mode: int | None = None) -> Generator[tuple[NewFile, Path]]:
-    """A file of a temporary name in the folder of `path`, which is made if it is missing; it is gone at the end.
-
-    Its lock is held meanwhile: `leftovers.py` tells by it what a killed server left.
-    """
+    """A file of a temporary name in the folder of `path`, which is made if it is missing; it is gone at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(temporary_name())
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if mode is not None:
-                os.fchmod(descriptor, mode)
-            yield NewFile(file, replaces=mode is not None), temporary
-    finally:
-        temporary.unlink(missing_ok=True)
+    with temporary_beside(path) as (file, temporary):
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
+        yield NewFile(file, replaces=mode is not None), temporary
 
 
 def _mode(path: Path) -> int | None:

@@ -263,6 +263,7 @@ class Host:
             if not turn.ready:
                 with call.aside():
                     await turn.started()
+            call.give_way = partial(self._order.leave, turn)
             return await method.run(typed, call)
         except PermissionNeeded as error:
             entry.request_id = error.data.get("request_id")

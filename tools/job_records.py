@@ -60,6 +60,11 @@ class StoredJobs:
         job = await self._store.run(records.jobs.find_key, key)
         return None if job is None else await self.find(project_id, job.exec_id)
 
+    async def ran_in_session(self, project_id: str, root_frame_id: str, session: str) -> bool:
+        """Whether a cell has run in a kernel of that name."""
+        records = await self._store.project(project_id)
+        return await self._store.run(records.jobs.ran_in_session, root_frame_id, session)
+
 
 def _record(project_id: str, recorded: RecordedJob | None) -> JobRecord | None:
     if recorded is None:

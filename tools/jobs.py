@@ -14,6 +14,7 @@ from ..store.errors import Closed, HostError
 from .kernel.background import BackgroundExecutor
 from .kernel.records import JobOwner
 from .kernel.tokens import Tokens
+from .retention import removing_expired
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -58,6 +59,8 @@ class Background:
             if self._engine is None:
                 await self._host.store.run(self._sweep)
                 self._engine = await self._host.keeper.enter(self._make_engine(self._run_folder))
+                removing = removing_expired(self._host.store, self._host.config.kept, self._engine.forget)
+                await self._host.keeper.enter(removing)
                 if self._host.ending.is_set():
                     self._engine.end_waits()
         return self._engine
@@ -80,6 +83,7 @@ class Background:
                 max_running=config.limits.jobs_running,
                 max_queued=config.limits.jobs_queued,
                 file_bytes=config.limits.job_disk_bytes,
+                warm_kernels=config.warm_kernels,
             ),
             python=config.python,
             team_mode=config.team_mode,
@@ -102,7 +106,9 @@ class Background:
             return self._replacement
         owner = JobOwner(caller.project_id, caller.root_frame_id, caller.frame_id)
         engine = self._engine or await self.engine()
-        return Executor(BackgroundExecutor(engine, owner), lambda: self._prepare(caller))
+        return Executor(
+            BackgroundExecutor(engine, owner), lambda: self._prepare_launch(caller), lambda: self._prepare(caller)
+        )
 
     @staticmethod
     def owner_of(project_id: str) -> JobOwner:
@@ -129,7 +135,7 @@ class Background:
 
     def replace(self, executor: Any) -> None:
         """Use another executor for all callers; its results pass unchanged."""
-        self._replacement = Executor(executor, _nothing)
+        self._replacement = Executor(executor, _nothing, _nothing)
 
     def set_progress(self, exec_id: str, done: float, total: float | None, message: str | None) -> None:
         """Note what a running job reports of itself."""
@@ -142,14 +148,21 @@ class Background:
         Raises:
             Closed: outside `async with`, or in team mode without a session-scoped kernel factory.
         """
-        self._refuse_in_team_mode()
-        return await (await self.engine()).new_kernel()
+        if self._engine is None:
+            self._refuse_in_team_mode()
+        root_frame_id = (await self._host.caller("in_process")).root_frame_id
+        return await (await self.engine()).new_kernel(root_frame_id)
+
+    async def prewarm(self) -> None:
+        """Have kernels ready before the first job; whatever stands in the way is told by that job."""
+        with suppress(HostError):
+            await (await self.engine()).kernels.prewarm()
 
     def _refuse_in_team_mode(self) -> None:
         if self._host.config.team_mode and self._factory is None:
             raise Closed(
                 "team mode takes background kernels only from a session-scoped kernel factory",
-                hint="pass kernel_factory to build_dispatcher",
+                hint="pass kernel_factory to build_dispatcher, or call exec first",
             )
 
     def end_waits(self) -> None:
@@ -165,9 +178,13 @@ class Background:
     def _log_folder(self, project_id: str) -> Path:
         return self._host.store.store.project_folder(project_id) / "jobs"
 
+    async def _prepare_launch(self, caller: Caller) -> None:
+        if self._engine is not None:
+            self._engine.kernels.require_allowed(caller.root_frame_id)
+        await self._prepare(caller)
+
     async def _prepare(self, caller: Caller) -> None:
         """What must be there before a job: its frame, this server's registration, the workspace, the door."""
-        self._refuse_in_team_mode()
         await self._host.session.ensure_written(caller)
         if self._ready:
             return
@@ -197,16 +214,38 @@ class Background:
 
 
 class Executor:
-    """The five calls of an executor, whether it is ours or not, synchronous or not."""
+    """The calls of an executor, whether it is ours or not, synchronous or not."""
 
-    def __init__(self, target: Any, before_launch: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, target: Any, before_launch: Callable[[], Awaitable[None]], before_cell: Callable[[], Awaitable[None]]
+    ) -> None:
         self.target = target
         self._before_launch = before_launch
+        self._before_cell = before_cell
 
     async def launch(self, code: str, **given: Any) -> Any:
         """Start a job."""
         await self._before_launch()
         return await _settled(self.target.launch(code, **given))
+
+    async def execute(self, code: str, **given: Any) -> Any:
+        """Run the next cell of a foreground kernel.
+
+        Raises:
+            Closed: a replaced executor has no such kernels.
+        """
+        self._require_foreground()
+        await self._before_cell()
+        return await _settled(self.target.execute(code, **given))
+
+    async def restart(self, session: str) -> Any:
+        """End a foreground kernel; raises as `execute`."""
+        self._require_foreground()
+        return await _settled(self.target.restart(session))
+
+    def _require_foreground(self) -> None:
+        if not hasattr(self.target, "execute"):
+            raise Closed("this host's executor runs no foreground cells", hint="use exec_background")
 
     async def list_jobs(self, **given: Any) -> Any:
         """Jobs without their output."""

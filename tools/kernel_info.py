@@ -11,6 +11,7 @@ from msgspec import Meta
 from .interpreter_info import ask_interpreter
 from .kernel.environment import build_environment
 from .kernel.interpreter import choose_interpreter
+from .kernel.kernelspecs import kernel_names
 from .tool import Tool
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class KernelInfoTool(Tool[KernelInfoParams, KernelInfoResult]):
     title = "The jobs' Python and packages"
     description = (
         "Tell which Python runs the background jobs and which packages are installed there, by the names they are "
-        "installed under (scikit-learn, not sklearn). Ask with `packages` before importing one."
+        "installed under (scikit-learn, not sklearn). Ask with `packages` before importing one. `kernels` are the "
+        "names that exec_background takes as `kernel`, for jobs in other languages."
     )
 
     def resource_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -55,7 +57,7 @@ class KernelInfoTool(Tool[KernelInfoParams, KernelInfoResult]):
         return {
             "python": info.python,
             "executable": chosen.executable,
-            "kernels": ["python"],
+            "kernels": ["python", *await host.in_file_thread(kernel_names, chosen.executable)],
             "packages": kept,
             "confinement": host.CONFINEMENT,
         }

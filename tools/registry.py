@@ -20,6 +20,7 @@ from .background import (
 )
 from .data import FramesTool, LineageGetTool, LineageGraphTool, QuerySchemaTool, ReadOnlyQueryTool
 from .files import EditFileTool, ListFilesTool, ReadFileTool, WriteFileTool
+from .foreground import ExecRestartTool, ExecTool
 from .kernel_info import KernelInfoTool
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ REGISTRY = Registry(
         PeekBackgroundExecTool(),
         WaitBackgroundExecTool(),
         InterruptBackgroundExecTool(),
+        ExecTool(),
+        ExecRestartTool(),
         KernelInfoTool(),
         ListFilesTool(),
         ReadFileTool(),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import anyio
 import anyio.to_thread
+
+from ..store.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
 
 
 class StoreThread:
@@ -59,5 +64,13 @@ class StoreThread:
         """
         records = self._projects.get(project_id)
         if records is None:
-            records = self._projects[project_id] = await self.run(self.store.project, project_id)
+            records = self._projects[project_id] = await self.run(self._open, project_id)
         return records
+
+    def _open(self, project_id: str) -> Records:
+        if not self._projects and self.exists():  # nobody is to see jobs run whose server was killed
+            try:
+                self.store.mark_dead_servers()
+            except StorageError as error:
+                _LOG.warning("jobs of killed servers could not be marked lost: %s", error)
+        return self.store.project(project_id)

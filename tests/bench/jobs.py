@@ -1,4 +1,4 @@
-"""Jobs beside stock jupyter_client and a bare interpreter, in one run, interleaved, medians and ratios.
+"""Jobs beside stock jupyter_client and a bare interpreter, in one run, interleaved: medians, ratios, and the bounds.
 
 python tests/bench/jobs.py [ROUNDS]
 """
@@ -11,25 +11,45 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from queue import Empty
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 
 from cellhost.tools.kernel.jobs import Jobs
+from cellhost.tools.kernel.limits import JobLimits
 from cellhost.tools.kernel.records import JobOwner, JobRecord
 from cellhost.tools.kernel.tokens import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
     from cellhost.tools.kernel.representation import Representation
 
 OWNER = JobOwner("bench", "f-root", "f-turn")
-FIRST_LINE = "print('begun')"
+# One clock for all processes of the machine: what is measured is when the code runs, not when somebody hears of it.
+NOW = "import time; print(time.monotonic(), flush=True)"
 LINES = 100_000
 AT_ONCE = 16
+JOBS = 100
+QUIET_S = 5.0
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A line of the table; `must` is the most that `ours` may be: `x` times stock, or so many milliseconds."""
+
+    name: str
+    ours: float
+    stock: float | None = None
+    bare: float | None = None
+    unit: str = "ms"
+    must: str = ""
+    holds: bool | None = None
 
 
 async def keep_nothing(record: JobRecord, filename: str, representation: Representation) -> str:
@@ -56,14 +76,41 @@ class NoRecords:
     async def by_key(self, project_id: str, key: str) -> JobRecord | None:
         return None
 
+    async def ran_in_session(self, project_id: str, root_frame_id: str, session: str) -> bool:
+        return False
 
-async def our_first_line(jobs: Jobs) -> float:
-    begun = time.perf_counter()
-    launched = await jobs.launch(FIRST_LINE, owner=OWNER)
+
+async def our_start(jobs: Jobs) -> float:
+    """Seconds from the call until the code runs."""
+    begun = time.monotonic()
+    launched = await jobs.launch(NOW, owner=OWNER)
+    answer = await jobs.wait(OWNER, launched["exec_id"])
+    return float(answer["stdout"]) - begun
+
+
+async def our_hit(jobs: Jobs) -> float:
+    """The same, once the pool has a kernel ready."""
+    await until_warm(jobs)
+    await anyio.sleep(0.1)
+    return await our_start(jobs)
+
+
+async def our_news(jobs: Jobs) -> float:
+    """Seconds from the call until the first line is in the caller's hands."""
+    await until_warm(jobs)
+    await anyio.sleep(0.1)
+    begun = time.monotonic()
+    launched = await jobs.launch("print('begun')", owner=OWNER)
     await until_it_prints(jobs, launched["exec_id"])
-    took = time.perf_counter() - begun
+    took = time.monotonic() - begun
     await jobs.wait(OWNER, launched["exec_id"])
     return took
+
+
+async def until_warm(jobs: Jobs) -> None:
+    with anyio.fail_after(30):
+        while not jobs.kernels.pool.ready:  # noqa: ASYNC110 - nobody else waits for the pool
+            await anyio.sleep(0.01)
 
 
 async def until_it_prints(jobs: Jobs, exec_id: str) -> str:
@@ -73,56 +120,90 @@ async def until_it_prints(jobs: Jobs, exec_id: str) -> str:
     return str(answer["stdout"])
 
 
-async def stock_first_line() -> float:
+@asynccontextmanager
+async def stock_kernel() -> AsyncGenerator[tuple[Any, Any]]:
     from jupyter_client.manager import start_new_async_kernel
 
-    begun = time.perf_counter()
     started: tuple[Any, Any] = await start_new_async_kernel(stderr=subprocess.DEVNULL)
     manager, client = started
-    client.execute(FIRST_LINE)
+    try:
+        yield manager, client
+    finally:
+        client.stop_channels()
+        await manager.shutdown_kernel(now=True)
+
+
+async def stock_text(client: Any) -> str:
     while True:
         message: dict[str, Any] = await client.get_iopub_msg(timeout=30)
         if message["msg_type"] == "stream":
-            break
-    took = time.perf_counter() - begun
-    client.stop_channels()
-    await manager.shutdown_kernel(now=True)
-    return took
+            return str(message["content"]["text"])
 
 
-async def bare_first_line() -> float:
-    begun = time.perf_counter()
-    await anyio.run_process([sys.executable, "-c", FIRST_LINE])
-    return time.perf_counter() - begun
+async def stock_start() -> float:
+    begun = time.monotonic()
+    async with stock_kernel() as (_, client):
+        client.execute(NOW)
+        return float(await stock_text(client)) - begun
+
+
+async def bare_start() -> float:
+    begun = time.monotonic()
+    done = await anyio.run_process([sys.executable, "-c", NOW])
+    return float(done.stdout) - begun
 
 
 async def our_many(jobs: Jobs) -> float:
-    begun = time.perf_counter()
-    launched = [await jobs.launch("print('begun')\nimport time; time.sleep(60)", owner=OWNER) for _ in range(AT_ONCE)]
-    for job in launched:
-        await until_it_prints(jobs, job["exec_id"])
-    took = time.perf_counter() - begun
+    begun = time.monotonic()
+    launched = [await jobs.launch(f"{NOW}; time.sleep(60)", owner=OWNER) for _ in range(AT_ONCE)]
+    last = max([float(await until_it_prints(jobs, job["exec_id"])) for job in launched])
     for job in launched:
         await jobs.interrupt(OWNER, job["exec_id"])
     for job in launched:
         await jobs.wait(OWNER, job["exec_id"])
-    return took
+    return last - begun
 
 
 async def stock_many() -> float:
-    begun = time.perf_counter()
+    begun = time.monotonic()
+    took: list[float] = []
+
+    async def start() -> None:
+        async with stock_kernel() as (_, client):
+            client.execute(NOW)
+            took.append(float(await stock_text(client)) - begun)
+
     async with anyio.create_task_group() as tasks:
         for _ in range(AT_ONCE):
-            tasks.start_soon(stock_first_line)
-    return time.perf_counter() - begun
+            tasks.start_soon(start)
+    return max(took)
+
+
+FLOOD = f"for n in range({LINES}): print(n, flush=True)"
 
 
 async def our_lines(jobs: Jobs) -> float:
-    begun = time.perf_counter()
-    launched = await jobs.launch(f"for n in range({LINES}): print(n, flush=True)", owner=OWNER)
+    begun = time.monotonic()
+    launched = await jobs.launch(FLOOD, owner=OWNER)
     answer = await jobs.wait(OWNER, launched["exec_id"], timeout_s=120)
     assert answer["stdout"].count("\n") == LINES
-    return time.perf_counter() - begun
+    return time.monotonic() - begun
+
+
+async def stock_lines() -> float:
+    """Until the kernel is idle, or as it loses messages, says no more."""
+    begun = last = time.monotonic()
+    async with stock_kernel() as (_, client):
+        asked = client.execute(FLOOD)
+        while True:
+            try:
+                message: dict[str, Any] = await client.get_iopub_msg(timeout=QUIET_S)
+            except Empty:
+                return last - begun
+            last = time.monotonic()
+            idle = message["content"].get("execution_state") == "idle"
+            if idle and message["parent_header"].get("msg_id") == asked:
+                return last - begun
 
 
 async def our_wake(jobs: Jobs) -> float:
@@ -138,11 +219,10 @@ async def our_wake(jobs: Jobs) -> float:
 
 
 async def bare_lines() -> float:
-    begun = time.perf_counter()
+    begun = time.monotonic()
     with tempfile.TemporaryFile() as log:
-        code = f"for n in range({LINES}): print(n, flush=True)"
-        await anyio.run_process([sys.executable, "-c", code], stdout=log, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - begun
+        await anyio.run_process([sys.executable, "-c", FLOOD], stdout=log, stderr=subprocess.DEVNULL)
+    return time.monotonic() - begun
 
 
 def interrupted(code: str) -> Callable[[Jobs], Awaitable[float]]:
@@ -151,78 +231,144 @@ def interrupted(code: str) -> Callable[[Jobs], Awaitable[float]]:
         exec_id = launched["exec_id"]
         await until_it_prints(jobs, exec_id)
         await anyio.sleep(0.05)
-        begun = time.perf_counter()
+        begun = time.monotonic()
         await jobs.interrupt(OWNER, exec_id)
         answer = await jobs.wait(OWNER, exec_id)
         assert answer["status"] == "interrupted"
-        return time.perf_counter() - begun
+        return time.monotonic() - begun
 
     return measure
 
 
-async def resident(jobs: Jobs) -> float:
-    """Proportional set size of an idle kernel, MiB."""
-    launched = await jobs.launch("import os, time; print(os.getpid()); time.sleep(60)", owner=OWNER)
-    exec_id = launched["exec_id"]
-    pid = (await until_it_prints(jobs, exec_id)).strip()
-    rollup = Path("/proc", pid, "smaps_rollup").read_text()
-    await jobs.interrupt(OWNER, exec_id)
+def proportional(pid: int) -> float:
+    """Proportional set size, MiB."""
+    rollup = Path("/proc", str(pid), "smaps_rollup").read_text()
     return int(rollup.partition("\nPss:")[2].split()[0]) / 1024
 
 
+def parent(pid: int) -> int:
+    """The shim of a kernel of ours."""
+    return int(Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[1])
+
+
+async def resident(jobs: Jobs) -> tuple[float, float]:
+    """An idle kernel of ours with its shim and a stock one, at the same time: what they share counts for both alike."""
+    launched = await jobs.launch("import os, time; print(os.getpid()); time.sleep(60)", owner=OWNER)
+    ours = int(await until_it_prints(jobs, launched["exec_id"]))
+    async with stock_kernel() as (_, client):
+        client.execute("import os; print(os.getpid())")
+        stock = int(await stock_text(client))
+        found = proportional(ours) + proportional(parent(ours)), proportional(stock)
+    await jobs.interrupt(OWNER, launched["exec_id"])
+    await jobs.wait(OWNER, launched["exec_id"])
+    return found
+
+
+async def descriptors(jobs: Jobs) -> tuple[int, int]:
+    """How many the process has before and after so many jobs, the pool being ready both times."""
+
+    async def count() -> int:
+        await until_warm(jobs)
+        await anyio.sleep(0.5)  # the last kernel is put away after its job's end
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = await count()
+    for _ in range(JOBS):
+        launched = await jobs.launch("pass", owner=OWNER)
+        await jobs.wait(OWNER, launched["exec_id"])
+    return before, await count()
+
+
 async def listing(jobs: Jobs) -> float:
-    begun = time.perf_counter()
+    begun = time.monotonic()
     for _ in range(1000):
         await jobs.list(OWNER)
-    return (time.perf_counter() - begun) / 1000
+    return (time.monotonic() - begun) / 1000
 
 
-async def measure(jobs: Jobs, rounds: int) -> None:
-    took: dict[str, list[float]] = {}
-    print(f"the very first job of a server: {1000 * await our_first_line(jobs):.0f} ms")
-    cases: list[tuple[str, Callable[[], Awaitable[float]]]] = [
-        ("first line, python -c", bare_first_line),
-        ("first line, stock", stock_first_line),
-        ("first line, ours cold", lambda: our_first_line(jobs)),
-    ]
+async def interleaved(rounds: int, **cases: Callable[[], Awaitable[float]]) -> dict[str, float]:
+    """Median milliseconds of each case, run in turn so that noise meets all alike."""
+    took: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(rounds):
-        for name, case in cases:
-            took.setdefault(name, []).append(await case())
-    once: list[tuple[str, Callable[[], Awaitable[float]]]] = [
-        (f"{AT_ONCE} at once, stock", stock_many),
-        (f"{AT_ONCE} at once, ours", lambda: our_many(jobs)),
-        (f"{LINES} flushed lines, python -c", bare_lines),
-        (f"{LINES} flushed lines, ours", lambda: our_lines(jobs)),
-        ("exec_wait wakes after news", lambda: our_wake(jobs)),
-        ("interrupt sleep", lambda: interrupted("import time; time.sleep(60)")(jobs)),
-        ("interrupt loop", lambda: interrupted("while True: pass")(jobs)),
-        ("interrupt await", lambda: interrupted("import asyncio; await asyncio.sleep(60)")(jobs)),
-    ]
-    for name, case in once:
-        took[name] = [await case() for _ in range(max(1, rounds // 2))]
-    stock = statistics.median(took["first line, stock"])
-    for name, values in took.items():
-        median = statistics.median(values)
-        print(f"{name:32} {1000 * median:8.1f} ms   {median / stock:5.2f} of a stock start")
-    many = [statistics.median(took[f"{AT_ONCE} at once, {whose}"]) for whose in ("ours", "stock")]
-    print(f"{AT_ONCE} at once, ours / stock: {many[0] / many[1]:.2f}")
-    print(f"idle kernel: {await resident(jobs):.1f} MiB PSS; exec_list: {1e6 * await listing(jobs):.1f} µs")
+        for name, case in cases.items():
+            took[name].append(1000 * await case())
+    return {name: statistics.median(values) for name, values in took.items()}
+
+
+def beside(name: str, ours: float, stock: float, share: float, words: str, *, bare: float | None = None) -> Row:
+    return Row(name, ours, stock, bare, must=f"<= stock {words}", holds=ours <= stock * share)
+
+
+async def rows(cold: Jobs, warm: Jobs, rounds: int) -> AsyncGenerator[Row]:
+    yield Row("the very first job of a server", 1000 * await our_start(cold))
+    start = await interleaved(
+        rounds,
+        bare=bare_start,
+        stock=stock_start,
+        cold=lambda: our_start(cold),
+        hit=lambda: our_hit(warm),
+        news=lambda: our_news(warm),
+    )
+    stock, bare = start["stock"], start["bare"]
+    yield beside("call -> code runs, pool hit", start["hit"], stock, 1 / 20, "/ 20", bare=bare)
+    yield beside("call -> code runs, cold", start["cold"], stock, 1 / 2, "/ 2", bare=bare)
+    yield Row("call -> first line read, pool hit", start["news"], stock)
+    few = max(1, rounds // 2)
+    many = await interleaved(few, stock=stock_many, ours=lambda: our_many(cold))
+    yield beside(f"{AT_ONCE} at once, cold, all started", many["ours"], many["stock"], 0.75, "x 0.75")
+    ours, theirs = await resident(cold)
+    yield Row("idle kernel, PSS", ours, theirs, unit="MiB", must="<= stock x 0.85", holds=ours <= theirs * 0.85)
+    lines = await interleaved(1, stock=stock_lines, bare=bare_lines, ours=lambda: our_lines(cold))
+    yield beside(f"{LINES} flushed lines", lines["ours"], lines["stock"], 1 / 10, "/ 10", bare=lines["bare"])
+    for what, code, most in (
+        ("sleep", "import time; time.sleep(60)", 60),
+        ("loop", "while True: pass", 200),
+        ("await", "import asyncio; await asyncio.sleep(60)", 200),
+    ):
+        took = (await interleaved(few, ours=partial(interrupted(code), cold)))["ours"]
+        yield Row(f"interrupt, {what}", took, must=f"<= {most} ms", holds=took <= most)
+    yield Row("exec_wait wakes after news", 1000 * await our_wake(cold), must="<= 20 ms", holds=None)
+    before, after = await descriptors(warm)
+    yield Row(f"descriptors after {JOBS} jobs", after, unit="", must=f"<= {before}, as before", holds=after <= before)
+    yield Row("exec_list", 1000 * await listing(cold))
+
+
+def line_of(row: Row) -> str:
+    def cell(value: float | None) -> str:
+        return f"{value:9.1f}" if value is not None else " " * 9
+
+    ratio = f"{row.ours / row.stock:6.3f}" if row.stock else " " * 6
+    verdict = {None: "", True: "holds", False: "MISSED"}[row.holds]
+    cells = f"{cell(row.bare)} {cell(row.stock)} {cell(row.ours)} {row.unit:3} {ratio}"
+    return f"{row.name:36} {cells}   {row.must:18} {verdict}".rstrip()
+
+
+@asynccontextmanager
+async def engine(root: Path, name: str, warm_kernels: int) -> AsyncGenerator[Jobs]:
+    run_dir = root / name
+    run_dir.mkdir()
+    async with Jobs(
+        workspace=root / "w",
+        run_dir=run_dir,
+        log_dir=lambda project: root / "data" / project,
+        records=NoRecords(),
+        tokens=Tokens(),
+        door=lambda: None,
+        limits=JobLimits(warm_kernels=warm_kernels),
+        keep_output=keep_nothing,
+    ) as jobs:
+        yield jobs
 
 
 async def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     root = Path(tempfile.mkdtemp(prefix="ch-"))
+    print(f"{'':36} {'python -c':>9} {'stock':>9} {'ours':>9}     ours / stock   must")
     try:
-        async with Jobs(
-            workspace=root / "w",
-            run_dir=root,
-            log_dir=lambda project: root / "data" / project,
-            records=NoRecords(),
-            tokens=Tokens(),
-            door=lambda: None,
-            keep_output=keep_nothing,
-        ) as jobs:
-            await measure(jobs, rounds)
+        async with engine(root, "c", 0) as cold, engine(root, "p", 1) as warm:
+            await warm.kernels.prewarm()
+            async for row in rows(cold, warm, rounds):
+                print(line_of(row), flush=True)
     finally:
         shutil.rmtree(root)
 

@@ -40,6 +40,8 @@ PYTHON_PACKAGES: dict[str, tuple[str, ...]] = {
     "datasette": ("datasette>=0.65",),  # no client: it reads records.db, and stands beside us in a benchmark
     "nbconvert": ("nbconvert>=7",),  # no client: it opens what export writes
     "playwright": ("playwright>=1.50",),  # no client: it drives a browser
+    "ipykernel": ("ipykernel>=6.29",),  # no client: it runs jobs
+    "bash": ("bash_kernel>=0.10",),  # no client: it is a kernel of another language
     "figures": (
         "ipykernel>=7",
         "ipywidgets>=8",

@@ -25,6 +25,7 @@ REQUIRED = {
     "exec_peek": ["exec_id"],
     "exec_wait": ["exec_id"],
     "exec_interrupt": ["exec_id"],
+    "exec": ["code"],
     "read_file": ["path"],
     "write_file": ["path", "content"],
     "edit_file": ["path", "old", "new"],

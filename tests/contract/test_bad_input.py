@@ -29,6 +29,8 @@ SIGNATURES = {
     "exec_peek": "exec_peek(exec_id*, since, max_chars, stream)",
     "exec_wait": "exec_wait(exec_id*, timeout_s, since, until)",
     "exec_interrupt": "exec_interrupt(exec_id*)",
+    "exec": "exec(code*, session, yield_after_s)",
+    "exec_restart": "exec_restart(session)",
     "kernel_info": "kernel_info(packages)",
     "list_files": "list_files(pattern, limit)",
     "read_file": "read_file(path*, offset, limit, encoding)",
@@ -62,6 +64,7 @@ VALID: dict[str, dict[str, Any]] = {
     "exec_peek": {"exec_id": "exec-000000000000"},
     "exec_wait": {"exec_id": "exec-000000000000"},
     "exec_interrupt": {"exec_id": "exec-000000000000"},
+    "exec": {"code": "1"},
     "read_file": {"path": "a.txt"},
     "write_file": {"path": "a.txt", "content": "x"},
     "edit_file": {"path": "a.txt", "old": "x", "new": "y"},
@@ -135,6 +138,13 @@ FLAG: list[tuple[Any, str]] = [
 ]
 
 # method → parameter → (bad value, what its issue says)
+WITHIN_TEN_MINUTES: list[tuple[Any, str]] = [
+    (-0.1, "Expected float >= 0.0"),
+    (600.1, "Expected float <= 600.0"),
+    ("30", "Expected float | null, got str"),
+    (False, "Expected float | null, got bool"),
+]
+
 WRONG: dict[str, dict[str, list[tuple[Any, str]]]] = {
     "query_schema": {"database": optional_text(64, 1)},
     "query": {
@@ -205,16 +215,13 @@ WRONG: dict[str, dict[str, list[tuple[Any, str]]]] = {
     },
     "exec_wait": {
         "exec_id": text(256),
-        "timeout_s": [
-            (-0.1, "Expected float >= 0.0"),
-            (600.1, "Expected float <= 600.0"),
-            ("30", "Expected float | null, got str"),
-            (False, "Expected float | null, got bool"),
-        ],
+        "timeout_s": WITHIN_TEN_MINUTES,
         "since": optional_text(1000),
         "until": [*choice("news", "done"), (5, NOT_TEXT_OR_NULL)],
     },
     "exec_interrupt": {"exec_id": text(256)},
+    "exec": {"code": text(200_000), "session": optional_text(100, 1), "yield_after_s": WITHIN_TEN_MINUTES},
+    "exec_restart": {"session": optional_text(100, 1)},
     "kernel_info": {"packages": optional_text(100)},
     "list_files": {"pattern": optional_text(1000, 1), "limit": whole(1, 10_000)},
     "read_file": {

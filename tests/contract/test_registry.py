@@ -16,6 +16,7 @@ from cellhost.tools import (
     background,
     data,
     files,
+    foreground,
     kernel_info,
 )
 from cellhost.tools.registry import REGISTRY, Registry, get_tool, get_tool_by_host_method
@@ -35,6 +36,8 @@ EXPECTED = {
     "exec_peek": background.PeekBackgroundExecTool,
     "exec_wait": background.WaitBackgroundExecTool,
     "exec_interrupt": background.InterruptBackgroundExecTool,
+    "exec": foreground.ExecTool,
+    "exec_restart": foreground.ExecRestartTool,
     "kernel_info": kernel_info.KernelInfoTool,
     "list_files": files.ListFilesTool,
     "read_file": files.ReadFileTool,
@@ -53,6 +56,8 @@ EXPECTED = {
 POLICY = {
     "exec_background": ("runtime_mutation", True, ("background:jobs",)),
     "exec_interrupt": ("runtime_mutation", False, ("background_exec:x",)),
+    "exec": ("runtime_mutation", True, ("kernel:default",)),
+    "exec_restart": ("runtime_mutation", True, ("kernel:default",)),
     "write_file": ("workspace_write", True, ("workspace:x",)),
     "edit_file": ("workspace_write", True, ("workspace:x",)),
     "save_artifact": ("external_write", True, ("artifact:x", "workspace:x")),
@@ -120,6 +125,8 @@ def test_policy_of_each_tool(name: str) -> None:
         ("frames", {"project_id": "p-1", "frame_id": "f-1"}, ("frame:f-1",)),
         ("lineage_graph", {"version_id": "v-1"}, ("lineage:v-1",)),
         ("exec_peek", {"exec_id": "exec-1"}, ("background_exec:exec-1",)),
+        ("exec", {"code": "1", "session": "a:b"}, ("kernel:a%3Ab",)),
+        ("exec_restart", {"session": "a"}, ("kernel:a",)),
         ("kernel_info", {}, ("kernel:info",)),
         ("read_file", {"path": "a:b\n"}, ("workspace:a%3Ab ",)),
         ("save_artifact", {"path": "out/plot.png"}, ("artifact:plot.png", "workspace:out/plot.png")),
@@ -141,7 +148,11 @@ def test_a_resource_key_is_bounded() -> None:
 
 
 def test_the_permission_target_of_a_job_is_its_code_and_of_a_write_its_path() -> None:
-    assert tool_named("exec_background").permission_target({"code": "print(1)"}) == "print(1)"
+    for name in ("exec_background", "exec"):
+        assert tool_named(name).permission_target({"code": "print(1)"}) == "print(1)"
+        assert tool_named(name).target_is_code
+    assert tool_named("exec_restart").permission_target({}) == "default"
+    assert tool_named("exec_restart").permission_target({"session": "a"}) == "a"
     for name in ("write_file", "edit_file", "save_artifact", "restore_artifact_version", "materialise_artifact"):
         assert tool_named(name).permission_target({"path": "a/b.txt"}) == "a/b.txt"
 
@@ -162,6 +173,9 @@ FORWARDED: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
     ("exec_peek", {"exec_id": "exec-1", "since": "0"}, ({"exec_id": "exec-1", "since": "0"},)),
     ("exec_wait", {"exec_id": "exec-1"}, ({"exec_id": "exec-1"},)),
     ("exec_interrupt", {"exec_id": "exec-1"}, ("exec-1",)),
+    ("exec", {"code": "1", "yieldAfterS": 5}, ({"code": "1", "yield_after_s": 5},)),
+    ("exec_restart", {}, ({},)),
+    ("exec_restart", {"session": "a"}, ({"session": "a"},)),
     ("kernel_info", {}, ({},)),
     ("write_file", {"path": "a", "content": "x"}, ({"path": "a", "content": "x"},)),
 ]

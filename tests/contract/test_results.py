@@ -31,7 +31,7 @@ async def saved_twice(dispatcher: Dispatcher) -> tuple[str, str, str]:
     return first["version_id"], second["version_id"], first["artifact_id"]
 
 
-@pytest.mark.parametrize("tool", [name for name in REGISTRY.tools if not name.startswith("exec_")])
+@pytest.mark.parametrize("tool", [name for name in REGISTRY.tools if not name.startswith("exec")])
 async def test_every_answer_is_as_the_output_schema_says(shared: Dispatcher, tool: str) -> None:
     first, second, artifact_id = await saved_twice(shared)
     (shared.host.workspace.root / "a.bin").write_bytes(b"\x00\xff")

@@ -1,9 +1,7 @@
 """An engine on real kernels, its records in memory, and a small server for the `host` object."""
 
 import json
-import os
 import shutil
-import sys
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -73,6 +71,12 @@ class MemoryRecords:
     async def by_key(self, project_id: str, key: str) -> JobRecord | None:
         return next((row for row in self.rows.values() if (row.project_id, row.key) == (project_id, key)), None)
 
+    async def ran_in_session(self, project_id: str, root_frame_id: str, session: str) -> bool:
+        await anyio.lowlevel.checkpoint()
+        wanted = (project_id, root_frame_id, session)
+        rows = [row for row in self.rows.values() if row.started_at is not None]
+        return wanted in {(row.project_id, row.root_frame_id, row.session) for row in rows}
+
 
 class Engine:
     """The jobs of one test, with what it needs to look behind them."""
@@ -92,6 +96,14 @@ class Engine:
     async def run(self, code: str, **given: Any) -> dict[str, Any]:
         return await self.finish(await self.launch(code, **given))
 
+    async def enter(self, code: str, session: str = "default", **given: Any) -> str:
+        """Have a cell run in a session's kernel; its id."""
+        entered = await self.jobs.execute(code, owner=OWNER, session=session, **given)
+        return str(entered["exec_id"])
+
+    async def cell(self, code: str, session: str = "default", **given: Any) -> dict[str, Any]:
+        return await self.finish(await self.enter(code, session, **given))
+
     async def finish(self, exec_id: str) -> dict[str, Any]:
         answer = await self.jobs.wait(OWNER, exec_id, timeout_s=PATIENCE_S)
         assert answer["done"], answer
@@ -110,8 +122,12 @@ class Engine:
 
     async def until_idle(self) -> None:
         """Until every kernel's folder is gone: the teardown comes after the answer."""
+        await self.until_kernels(0)
+
+    async def until_kernels(self, count: int) -> None:
+        """Until so many kernels' folders are there."""
         with anyio.fail_after(PATIENCE_S):
-            while any(path.name.startswith("k") for path in self.run_dir.iterdir()):  # noqa: ASYNC110
+            while sum(path.name.startswith("k") for path in self.run_dir.iterdir()) != count:  # noqa: ASYNC110
                 await anyio.sleep(0.005)
 
     async def interrupt(self, exec_id: str) -> dict[str, Any]:
@@ -121,8 +137,9 @@ class Engine:
 class Bench:
     """Makes engines; those of one bench share records and logs, as servers of one data folder do."""
 
-    def __init__(self, root: Path, workspace: Path) -> None:
+    def __init__(self, root: Path, workspace: Path, warm_kernels: int = 0) -> None:
         self.root = root
+        self.warm_kernels = warm_kernels
         self.workspace = workspace
         self.records = MemoryRecords()
         self._count = 0
@@ -136,7 +153,8 @@ class Bench:
         run_dir = self.root / f"r{self._count}"
         run_dir.mkdir()
         tokens = Tokens()
-        settings: dict[str, Any] = {"limits": JobLimits(), "door": lambda: None, **given}
+        limits = JobLimits(warm_kernels=self.warm_kernels)
+        settings: dict[str, Any] = {"limits": limits, "door": lambda: None, **given}
         jobs = Jobs(
             workspace=self.workspace,
             run_dir=run_dir,
@@ -151,10 +169,11 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
     # Not under tmp_path: a socket's path must stay under 100 bytes.
     root = Path(tempfile.mkdtemp(prefix="ch-"))
-    yield Bench(root, tmp_path / "workspace")
+    warm_kernels: Any = request.config.getoption("--warm-kernels")
+    yield Bench(root, tmp_path / "workspace", warm_kernels)
     shutil.rmtree(root)
 
 
@@ -266,20 +285,3 @@ def gone() -> Callable[[int], Any]:
                 await anyio.sleep(0.005)
 
     return wait
-
-
-@pytest.fixture(scope="session")
-def bare_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment that has ipykernel and what it needs, and nothing of ours."""
-    import venv
-
-    folder = tmp_path_factory.mktemp("bare") / ".venv"
-    venv.create(folder, with_pip=False, symlinks=True)
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    ours = Path(os.__file__).parent / "site-packages"
-    ours = Path(sys.prefix) / "lib" / version / "site-packages" if sys.prefix != sys.base_prefix else ours
-    target = folder / "lib" / version / "site-packages"
-    for entry in ours.iterdir():
-        if "cellhost" not in entry.name and not entry.name.endswith(".pth"):
-            (target / entry.name).symlink_to(entry)
-    return folder

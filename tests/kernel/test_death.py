@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from .conftest import Bench, Engine
 
 
+NESTED = "import sys\nsys.setrecursionlimit(10**9)\nx = []\nfor _ in range(10**6): x = [x]\nrepr(x)"
+
+
 @pytest.mark.parametrize(
     ("code", "exit_code", "signum", "reason"),
     [
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
         ("os.kill(os.getpid(), 15)", None, signal.SIGTERM, "SIGTERM"),
         ("ctypes.string_at(0)", None, signal.SIGSEGV, "segmentation fault"),
         ("os.abort()", None, signal.SIGABRT, "aborted"),
+        ("os.execv('/bin/sh', ['sh', '-c', 'exit 4'])", 4, None, "exited with code 4"),
+        (NESTED, None, signal.SIGSEGV, "segmentation fault"),
     ],
 )
 async def test_a_death_is_told_with_its_code_or_signal(
@@ -72,6 +77,25 @@ async def test_native_code_that_dies_for_want_of_memory_says_what_its_limit_was(
     assert (answer["status"], answer["stdout"]) == ("died", "None\n")
     assert answer["exit"]["signal"] == signal.SIGSEGV
     assert "memory_mb was 100" in answer["exit"]["reason"]
+
+
+async def test_a_child_over_the_memory_limit_fails_alone(engine: Engine) -> None:
+    answer = await engine.run(
+        "import subprocess, sys\n"
+        "child = subprocess.run([sys.executable, '-c', 'bytearray(400 << 20)'])\n"
+        "print(child.returncode)",
+        memory_mb=100,
+    )
+    assert (answer["status"], answer["stdout"]) == ("done", "1\n")
+    assert "MemoryError" in answer["stderr"]
+
+
+async def test_the_system_s_killer_of_processes_takes_a_job_before_its_server(engine: Engine) -> None:
+    answer = await engine.run(
+        "import subprocess\nprint(open('/proc/self/oom_score_adj').read().strip())\n"
+        "subprocess.run(['cat', '/proc/self/oom_score_adj'])"
+    )
+    assert answer["stdout"] == "500\n500\n"
 
 
 async def test_a_log_over_its_limit_ends_the_job_with_that_reason(bench: Bench) -> None:
@@ -126,6 +150,31 @@ async def test_a_forked_child_ends_as_a_script_would(engine: Engine, ending: str
     )
     assert (answer["status"], answer["stdout"]) == ("done", f"{expected}\n")
     assert ("ValueError: in child" in answer["stderr"]) == (expected == 1)
+
+
+async def test_a_forked_child_that_goes_on_is_ended_with_its_job(engine: Engine, gone: Any) -> None:
+    answer = await engine.run(
+        "import os, time\nchild = os.fork()\nif not child:\n    while True: time.sleep(0.01)\nprint(child)"
+    )
+    assert answer["status"] == "done"
+    await gone(int(answer["stdout"]))
+
+
+@pytest.mark.parametrize(
+    ("lost", "status"), [("execute_reply", "failed"), ("status", "done"), ("execute_input", "done")]
+)
+async def test_a_cell_ends_even_if_one_of_its_messages_is_lost(engine: Engine, lost: str, status: str) -> None:
+    with anyio.fail_after(10):
+        answer = await engine.run(
+            "session = get_ipython().kernel.session\n"
+            "send = session.send\n"
+            "def losing(stream, message, *args, **kwargs):\n"
+            "    kind = message if isinstance(message, str) else message['header']['msg_type']\n"
+            f"    return None if kind == {lost!r} else send(stream, message, *args, **kwargs)\n"
+            "session.send = losing\n"
+            "print('ran')"
+        )
+    assert (answer["status"], answer["stdout"]) == (status, "ran\n")
 
 
 async def test_children_and_threads_are_gone_with_their_job(engine: Engine, gone: Any) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from cellhost.tools.kernel.background import BackgroundExecutor
 from cellhost.tools.kernel.kernel import Kernel
+from cellhost.tools.kernel.reaper_process import reaper_pid
 
 if TYPE_CHECKING:
     from cellhost.tools.kernel.spec import KernelSpec
@@ -23,6 +24,7 @@ async def test_team_mode_refuses_kernels_without_a_session_scoped_factory(bench:
                 await call
         assert bench.records.rows == {}
         assert list(engine.run_dir.iterdir()) == []
+        assert reaper_pid() is None
 
 
 @pytest.mark.parametrize("team_mode", [True, False])

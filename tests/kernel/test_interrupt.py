@@ -29,7 +29,7 @@ QUICK = JobLimits(interrupt_s=0.3, second_interrupt_s=0.1, terminate_s=0.3)
 )
 async def test_an_interrupt_stops_a_waiting_or_busy_cell_at_once(engine: Engine, code: str) -> None:
     exec_id = await engine.launch(f"print('begun')\n{code}")
-    await engine.until_printed(exec_id, "begun")
+    await engine.until_printed(exec_id, "begun\n")
     begun = time.monotonic()
     with anyio.fail_after(1):
         answer = await engine.interrupt(exec_id)
@@ -50,6 +50,7 @@ async def test_an_interrupt_stops_a_waiting_or_busy_cell_at_once(engine: Engine,
             "import signal\nfor n in (2, 15): signal.signal(n, signal.SIG_IGN)\nsum(range(10**12))",
             "sigkill",
         ),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", "sigkill"),
     ],
 )
 async def test_code_that_takes_no_notice_is_ended_by_the_next_step(bench: Bench, code: str, step: str) -> None:
@@ -63,6 +64,46 @@ async def test_code_that_takes_no_notice_is_ended_by_the_next_step(bench: Bench,
         assert (answer["status"], answer["interrupted"]) == ("interrupted", True)
         assert step.upper() in answer["exit"]["reason"]
         assert engine.records.rows[exec_id].ended_by == step
+
+
+async def test_a_kernel_that_became_another_program_is_stopped_too(engine: Engine) -> None:
+    exec_id = await engine.launch("import os\nprint('begun')\nos.execv('/bin/sleep', ['sleep', '600'])")
+    await engine.until_printed(exec_id, "begun")
+    await engine.until(exec_id, lambda answer: answer["status"] == "running")
+    with anyio.fail_after(5):
+        await engine.interrupt(exec_id)
+        answer = await engine.finish(exec_id)
+    assert (answer["status"], answer["exit"]["signal"]) == ("interrupted", 2)
+
+
+async def test_an_interrupt_at_the_first_line_of_the_code_reaches_it(engine: Engine) -> None:
+    for _ in range(4):
+        exec_id = await engine.launch("import time\nwhile True: time.sleep(0.01)")
+        await engine.until(exec_id, lambda answer: answer["status"] == "running")
+        with anyio.fail_after(5):
+            await engine.interrupt(exec_id)
+            answer = await engine.finish(exec_id)
+        assert (answer["status"], answer["exit"]) == ("interrupted", None)
+        assert answer["started_at"] is not None
+
+
+async def test_stopping_code_that_resists_holds_up_no_other_call(bench: Bench) -> None:
+    async with bench.engine(limits=JobLimits(interrupt_s=0.5)) as engine:
+        resisting = await engine.launch("print('begun')\nwhile True:\n  try: sum(range(10**8))\n  except: pass")
+        other = await engine.launch("import time\nwhile True: print('alive'); time.sleep(0.02)")
+        for exec_id, text in ((resisting, "begun"), (other, "alive")):
+            await engine.until_printed(exec_id, text)
+        with anyio.fail_after(1):
+            await engine.interrupt(resisting)
+        slowest, news = 0.0, "0"
+        while not (await engine.jobs.peek(engine.owner, resisting))["done"]:
+            begun = time.monotonic()
+            await engine.jobs.list(engine.owner)
+            answer = await engine.jobs.wait(engine.owner, other, since=news, until="news")
+            news, slowest = answer["next"], max(slowest, time.monotonic() - begun)
+        assert slowest < 1
+        assert (await engine.finish(resisting))["status"] == "interrupted"
+        await engine.interrupt(other)
 
 
 async def test_code_that_tidies_up_on_the_interrupt_is_given_the_time(engine: Engine) -> None:

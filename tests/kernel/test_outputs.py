@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -32,6 +33,53 @@ class Png:
 
 def kinds(answer: dict[str, Any]) -> list[tuple[str, str]]:
     return [(output["mime"], output["text"]) for output in answer["outputs"]]
+
+
+async def test_cells_of_one_session_keep_their_own_outputs(engine: Engine) -> None:
+    codes = [SHOW + "print('a')\nPng()", "print('ab')\ndisplay(Shown('two', text_html='2'))", "7"]
+    exec_ids = [await engine.enter(code) for code in codes]
+    answers = [await engine.finish(exec_id) for exec_id in exec_ids]
+    assert [kinds(answer) for answer in answers] == [[("image/png", "<png>")], [("text/html", "two")], []]
+    assert [answer["outputs"][0]["at"] for answer in answers[:2]] == ["2.0.1", "3.0.1"]
+    assert [name for name, _ in engine.records.kept] == [f"{exec_ids[0]}-1.png", f"{exec_ids[1]}-1.html"]
+
+
+async def test_a_display_of_an_earlier_cell_is_not_the_next_ones(engine: Engine) -> None:
+    await engine.cell("from IPython.display import HTML\nshown = display(HTML('old'), display_id=True)")
+    answer = await engine.cell("shown.update(HTML('new'))\ndisplay(HTML('own'))")
+    assert [representation.body for _, representation in engine.records.kept] == [b"old", b"own"]
+    assert len(answer["outputs"]) == 1
+
+
+@pytest.mark.parametrize("end", ["raises", "interrupted", "died", "restarted"])
+async def test_every_end_of_a_cell_keeps_what_it_displayed(engine: Engine, end: str) -> None:
+    code = "from IPython.display import HTML\nimport os, time\nprint(os.getpid())\ndisplay(HTML('x'))\n"
+    exec_id = await engine.enter(code + ("1 / 0" if end == "raises" else "time.sleep(600)"))
+    if end != "raises":
+        shown = await engine.until(exec_id, lambda answer: bool(answer["outputs"]))
+        if end == "interrupted":
+            await engine.interrupt(exec_id)
+        elif end == "died":
+            os.kill(int(shown["stdout"]), signal.SIGKILL)
+        else:
+            await engine.jobs.restart(engine.owner, "default")
+    answer = await engine.finish(exec_id)
+    assert answer["status"] == {"raises": "failed", "died": "died"}.get(end, "interrupted")
+    assert [output["artifact_version_id"] for output in answer["outputs"]] == ["v-1"]
+    assert engine.records.rows[exec_id].outputs[0].artifact_version_id == "v-1"
+
+
+async def test_another_client_of_the_kernel_is_greeted_and_nothing_is_logged(engine: Engine) -> None:
+    answer = await engine.run(
+        "import json, zmq\nfrom ipykernel.connect import get_connection_info\n"
+        "info = json.loads(get_connection_info())\n"
+        "with zmq.Context.instance().socket(zmq.SUB) as client:\n"
+        "    client.subscribe(b'kernel')\n"
+        "    client.connect(f\"ipc://{info['ip']}-{info['iopub_port']}\")\n"
+        "    while not client.poll(50): display('news')\n"
+        "    print('heard')"
+    )
+    assert (answer["status"], answer["stdout"], answer["stderr"]) == ("done", "heard\n", "")
 
 
 async def test_every_kind_of_output_is_kept_as_its_bytes(engine: Engine) -> None:

@@ -116,6 +116,16 @@ async def test_tqdm_is_left_alone_until_the_job_imports_it(hosted: Engine) -> No
     assert answer["stdout"] == "[]\n1 tqdm\nTrue\n"
 
 
+async def test_every_cell_of_a_session_has_its_own_progress(hosted: Engine, door: Door) -> None:
+    await hosted.cell("from tqdm import tqdm\nleft_open = tqdm(total=9, desc='first')\nleft_open.update(2)")
+    await hosted.cell("for n in tqdm(range(3), desc='second'): pass")
+    await hosted.cell("host.progress(1, 7)\nfor n in tqdm(range(3), desc='third'): pass")
+    await hosted.cell("for n in tqdm(range(4), desc='fourth'): pass")
+    told = reports(door)
+    assert told[-1] == {"done": 4, "total": 4, "message": "fourth"}
+    assert list(dict.fromkeys(report.get("message") for report in told)) == ["first", "second", None, "fourth"]
+
+
 async def test_it_works_in_an_interpreter_that_has_nothing_of_ours(
     hosted: Engine, door: Door, bare_environment: Path
 ) -> None:

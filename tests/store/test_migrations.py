@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 LATER = [step.name for step in RECORDS.steps[1:]]
 LACKING = [steps for size in range(1, len(LATER) + 1) for steps in combinations(LATER, size)]
-COLUMNS = {"cell_outputs": ("cells", "outputs"), "paths_of_versions": ("artifact_versions", "path")}
+COLUMNS = {
+    "cell_outputs": (("cells", "outputs"),),
+    "job_sessions": (("jobs", "session"), ("jobs", "note")),
+    "paths_of_versions": (("artifact_versions", "path"),),
+}
 
 
 def take_back(path: Path, steps: set[str]) -> None:
@@ -26,7 +30,7 @@ def take_back(path: Path, steps: set[str]) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for view in VIEWS if "views" in steps else ():
             connection.execute(f"DROP VIEW {view}")
-        for table, column in (COLUMNS[step] for step in sorted(steps & COLUMNS.keys())):
+        for table, column in (pair for step in sorted(steps & COLUMNS.keys()) for pair in COLUMNS[step]):
             connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         if "cells_in_order_of_frames" in steps:
             connection.execute("UPDATE cells SET rowid = rowid % 1000")

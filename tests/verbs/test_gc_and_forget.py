@@ -55,9 +55,6 @@ async def test_files_left_half_written_are_removed_and_none_that_is_being_writte
     await made("write_file", ["deep/a.txt", "kept"])
     await made("save_artifact", ["deep/a.txt"])
     left, young = (work / "deep" / f".cellhost-{name}.tmp" for name in ("left", "young"))
-    for path in (left, young):
-        path.write_bytes(b"half")
-    os.utime(left, (1, 1))
     writing = f"""
 import os, pathlib, sys
 from cellhost.tools.file_change import beside
@@ -70,6 +67,9 @@ with beside(pathlib.Path({str(work)!r}) / "deep" / "b.txt") as (file, temporary)
     with subprocess.Popen([sys.executable, "-P", "-c", writing], stdin=PIPE, stdout=PIPE) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == b"begun\n"
+        for path in (left, young):
+            path.write_bytes(b"half")
+        os.utime(left, (1, 1))
         listed = await anyio.to_thread.run_sync(cellhost, "gc", data, "--dry-run")
         told = "half file  .cellhost-left.tmp  4\nwould remove 1 files left half written in workspaces, 4 bytes\n"
         assert listed == (0, told, "")

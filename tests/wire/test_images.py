@@ -70,6 +70,34 @@ async def test_an_image_stands_beside_the_text_of_the_answer(spawn: Spawn, revis
         assert base64.b64decode(read["contents"][0]["blob"]) == png()
 
 
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_each_cell_of_a_session_answers_with_its_own_images(spawn: Spawn, revision: str) -> None:
+    async with spawn("--allow", "exec") as peer:
+        await shake_hands(peer, revision)
+        codes = [SHOW + f"Png('first', {png(padding=1)!r})", f"display(Png('second', {png(padding=2)!r}))", "1"]
+        results = [await call(peer, "exec", code=code) for code in codes]
+        for result in results:
+            conforms(revision, "CallToolResult", result)
+        assert [images(result) for result in results] == [[png(padding=1)], [png(padding=2)], []]
+        cells = [result["structuredContent"] for result in results]
+        assert [[output["text"] for output in cell["outputs"]] for cell in cells] == [["first"], ["second"], []]
+        for cell, code in zip(cells[:2], codes, strict=False):
+            lineage = await call(peer, "lineage_get", version_id=cell["outputs"][0]["artifact_version_id"])
+            made = lineage["structuredContent"]
+            assert (made["filename"], made["code"]) == (f"{cell['exec_id']}-1.png", code)
+        again = await call(peer, "exec_peek", exec_id=cells[0]["exec_id"])
+        assert images(again) == [png(padding=1)]
+
+
+async def test_an_image_of_a_cell_that_goes_on_comes_with_its_end(spawn: Spawn) -> None:
+    async with spawn("--allow", "exec") as peer:
+        await shake_hands(peer, REVISIONS[-1])
+        started = await call(peer, "exec", code=SHOW + "Png('figure')", yield_after_s=0)
+        assert images(started) == []
+        exec_id = started["structuredContent"]["exec_id"]
+        assert images(await call(peer, "exec_wait", exec_id=exec_id)) == [png()]
+
+
 async def test_with_since_an_image_is_shown_once(spawn: Spawn) -> None:
     code = (
         SHOW + "import os, time\n"

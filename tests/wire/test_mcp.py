@@ -121,7 +121,7 @@ async def test_an_unknown_revision_is_answered_with_the_newest(spawn: Spawn) -> 
 async def test_tools_say_all_about_themselves(spawn: Spawn) -> None:
     async with spawn() as peer:
         tools = {tool["name"]: tool for tool in (await peer.result("tools/list"))["tools"]}
-        assert len(tools) == 23
+        assert len(tools) == 25
         assert list(tools) == [tool["name"] for tool in (await peer.result("tools/list"))["tools"]]
         for tool in tools.values():
             validator: Any = validator_for(tool["inputSchema"])

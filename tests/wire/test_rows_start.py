@@ -9,6 +9,7 @@ import pty
 import signal
 import socket
 import subprocess
+import time
 import tty
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -184,6 +185,26 @@ def test_row_19_a_start_that_fails_says_in_one_line_what_to_do(
     assert done.stdout == b""
     assert done.stderr.count(b"\n") == 1, done.stderr
     assert words in done.stderr.decode()
+
+
+def test_prewarm_answers_first_and_then_has_a_kernel_that_ends_with_the_server(raw: RawSpawn) -> None:
+    with raw("--prewarm", "--allow", "exec_background") as peer:
+        assert "result" in peer.call("ping")
+        deadline = time.monotonic() + LIMIT
+        while not (kernels := kernels_below(peer.process.pid)):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert peer.call("exec_list")["result"] == []
+        exec_id = peer.call("exec_background", ["import os; print(os.getpid())"])["result"]["exec_id"]
+        assert int(peer.call("exec_wait", [exec_id])["result"]["stdout"]) in kernels
+        assert peer.end() == 0
+        assert not any(Path(f"/proc/{pid}").exists() for pid in kernels)
+
+
+def kernels_below(pid: int) -> list[int]:
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    deeper = [kernel for child in children for kernel in kernels_below(child)]
+    return [child for child in children if b"launcher.py" in Path(f"/proc/{child}/cmdline").read_bytes()] + deeper
 
 
 def test_an_mcp_peer_is_sent_the_log_from_the_level_it_asked_for_and_stderr_is_as_quiet_as_before(

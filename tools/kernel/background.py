@@ -20,6 +20,14 @@ class BackgroundExecutor:
         """`{exec_id, status}`."""
         return await self._jobs.launch(code, owner=self._owner, origin=origin, **given)
 
+    async def execute(self, code: str, origin: str = "agent", **given: Any) -> dict[str, Any]:
+        """The same, for the next cell of a foreground kernel."""
+        return await self._jobs.execute(code, owner=self._owner, origin=origin, **given)
+
+    async def restart(self, session: str) -> dict[str, Any]:
+        """End a foreground kernel: `{session, restarted, ended}`."""
+        return await self._jobs.restart(self._owner, session)
+
     async def list_jobs(self, **given: Any) -> list[dict[str, Any]]:
         """Rows, newest first."""
         return await self._jobs.list(self._owner, **given)

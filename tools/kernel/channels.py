@@ -78,40 +78,57 @@ class Channels:
             key=str(connection_info["key"]).encode()
         )
         self._session = session
-        context = _shared.acquire()
-        self._shell = context.socket(zmq.DEALER)
-        self._iopub = context.socket(zmq.SUB)
+        self._context = _shared.acquire()
+        self._shell = self._context.socket(zmq.DEALER)
+        self._iopub = self._context.socket(zmq.SUB)
         self._handlers = ((self._shell, on_reply), (self._iopub, on_publication))
         for socket, _ in self._handlers:
             socket.setsockopt(zmq.LINGER, 0)
             socket.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MS)
+        self._iopub.setsockopt(zmq.RCVHWM, 0)  # what we are slow to take is kept; by default it would be lost
         self._iopub.setsockopt(zmq.SUBSCRIBE, b"")
-        for socket, name in ((self._shell, "shell"), (self._iopub, "iopub")):
-            socket.connect(
-                f"{connection_info['transport']}://{connection_info['ip']}-{connection_info[f'{name}_port']}"
-            )
+        self._connection_info = connection_info
+        self._connect(self._shell, "shell")
+        self._connect(self._iopub, "iopub")
+        self._control: zmq.Socket[bytes] | None = None
 
-    def execute(self, code: str) -> str:
-        """Ask for a cell to be run; the request's id, which its messages carry as `parent_id`."""
+    def _connect(self, socket: zmq.Socket[bytes], name: str) -> None:
+        info = self._connection_info
+        between = ":" if info["transport"] == "tcp" else "-"
+        socket.connect(f"{info['transport']}://{info['ip']}{between}{info[f'{name}_port']}")
+
+    def execute_request(self, code: str, metadata: Mapping[str, Any], *, silent: bool = False) -> dict[str, Any]:
+        """The message that asks for a cell to be run; what comes of it carries the `msg_id` of its header.
+
+        A silent one is not counted, not kept in the history, and publishes nothing but the kernel's state.
+        """
         content: dict[str, Any] = {
             "code": code,
-            "silent": False,
-            "store_history": True,
+            "silent": silent,
+            "store_history": not silent,
             "user_expressions": {},
             "allow_stdin": False,
-            "stop_on_error": True,
+            "stop_on_error": False,  # one at a time is sent, and a kernel that refuses others might refuse the next
         }
-        return self._request("execute_request", content)
+        request: dict[str, Any] = self._session.msg("execute_request", content, metadata=metadata)
+        return request
 
-    def ask_info(self) -> str:
+    def ask_info(self) -> None:
         """Ask what kernel it is: proof that it is there, and what wakes its event loop."""
-        return self._request("kernel_info_request", {})
+        self.send(self._session.msg("kernel_info_request", {}))
 
-    def _request(self, kind: str, content: dict[str, Any]) -> str:
-        message = self._session.msg(kind, content)
-        self._session.send(self._shell, message)
+    def ask_interrupt(self) -> None:
+        """Ask for the running cell to be broken off; only for a kernel whose specification says that it understands."""
+        if self._control is None:
+            self._control = self._context.socket(zmq.DEALER)
+            self._control.setsockopt(zmq.LINGER, 0)
+            self._connect(self._control, "control")
+        self._session.send(self._control, self._session.msg("interrupt_request", {}))
+
+    def send(self, request: dict[str, Any]) -> None:
+        """Send a request; the handlers may be called meanwhile, with its reply too."""
+        self._session.send(self._shell, request)
         self._take(*self._handlers[0])
-        return str(message["header"]["msg_id"])
 
     async def read_replies(self) -> None:
         """Hand on replies for ever."""
@@ -149,4 +166,6 @@ class Channels:
         """Close both sockets and, with the last kernel, the context."""
         self._shell.close(0)
         self._iopub.close(0)
+        if self._control is not None:
+            self._control.close(0)
         _shared.release()

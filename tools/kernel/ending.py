@@ -2,8 +2,8 @@
 
 The status of a stopped job comes from who stopped it, not from what the code raised: an interrupted `await` ends as
 `CancelledError`, a swallowed interrupt as a normal end. `ended_by` names the step that worked: `code`, `cancel`
-(before it ran), `sigint`, `sigterm`, `sigkill`, `exit` (the process ended by itself), `output_limit`, `start`,
-`shutdown`.
+(before it ran), `sigint`, `sigterm`, `sigkill`, `exit` (the process ended by itself), `orphaned` (its parent was
+killed), `output_limit`, `start`, `shutdown`.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ def ending_of(job: Job, execution: Execution, ended: KernelExit | None) -> Endin
     if ended is not None:
         if ended.signal == signal.SIGXFSZ:
             return Ending("killed", "output_limit", exit=ended)
+        if ended.orphaned:
+            return Ending("died", "orphaned", exit=ended)
         return Ending("died", "exit", exit=ended)
     if execution.status == "ok" or _left_well(execution.error):
         return Ending("done", "code", result=execution.result)
@@ -85,6 +87,8 @@ def exit_reason(code: int | None, signum: int | None, ended_by: str | None, memo
         return "the kernel did not start"
     if ended_by == "shutdown":
         return "its server ended"
+    if ended_by == "orphaned":
+        return "the process that looked after the kernel was killed by somebody else, which ended the kernel too"
     if ended_by in {"sigint", "sigterm", "sigkill"}:
         return f"stopped by {ended_by.upper()}"
     reason = _reason(code, signum)

@@ -37,9 +37,9 @@ class CellError(msgspec.Struct, frozen=True):
 class Execution:
     """The state of one execute request; the events tell its stages, and `on_output` gets what it displays."""
 
-    def __init__(self, on_output: Callable[[Message], None]) -> None:
+    def __init__(self, request_id: str, on_output: Callable[[Message], None]) -> None:
+        self.request_id = request_id  # known before the request is sent: the reply may be read while it is
         self._on_output = on_output
-        self.request_id = ""
         self.sent_at = time.time_ns() // 1_000_000  # epoch milliseconds
         self.started = anyio.Event()  # the kernel has begun with it: from here on an interrupt reaches the code
         self.ending = anyio.Event()  # the reply or the idle is there

@@ -20,6 +20,16 @@ class Interpreter(msgspec.Struct, frozen=True):
     executable: str
     origin: Literal["setting", "workspace", "server"]
 
+    @property
+    def name(self) -> str:
+        """What a job's record says."""
+        return self.executable
+
+    @property
+    def language(self) -> str:
+        """Of its kernels."""
+        return "python"
+
 
 def choose_interpreter(workspace: Path, python: str | None = None) -> Interpreter:
     """The interpreter of a workspace's kernels; nothing is run to find out.

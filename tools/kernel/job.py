@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .log import Ends, JobLog
     from .outputs import JobOutputs
     from .provisioner import Usage
+    from .spec import Place
 
 StopReason: TypeAlias = Literal["interrupt", "timeout", "shutdown"]
 NewsKind: TypeAlias = Literal["status", "progress", "output", "outputs"]
@@ -40,16 +41,14 @@ class Job:
         self,
         record: JobRecord,
         log: JobLog,
-        interpreter: str,
-        environment: dict[str, str],
+        place: Place,
         outputs: JobOutputs,
         on_news: Callable[[Job, NewsKind], None],
     ) -> None:
         self.record = record
         self.log = log
         self.viewer = TextViewer(log)
-        self.interpreter = interpreter
-        self.environment = environment
+        self.place = place
         self.outputs = outputs
         self.token: str | None = None
         self.kernel: Kernel | None = None

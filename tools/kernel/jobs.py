@@ -9,23 +9,24 @@ Leaving the block kills what runs and records it. Importing this module loads ne
 
 from __future__ import annotations
 
-import secrets
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import anyio
+import msgspec
 
 from ...store.errors import Closed, InvalidParams, Issue
 from .ending import ending_before_run
 from .feed import Feed, Subscription
-from .job import Job, NewsKind, now_ms
+from .job import Job, now_ms
+from .job_maker import JobMaker
 from .journal import Journal
 from .kernels import KernelSource
 from .ladder import stop, stop_now
 from .limits import JobLimits
 from .log import DEFAULT_MAX_CHARS, Stream, parse_position
-from .outputs import JobOutputs
-from .records import FINAL, JobOutput, JobOwner, JobRecord, JobRecords, KeepOutput
+from .reaper_process import reaper_held
+from .records import FINAL, JobOwner, JobRecord, JobRecords, KeepOutput
+from .sessions import KernelSessions, SessionKey
 from .slots import Slots
 from .supervisor import PROGRESS, Supervisor
 from .table import JobTable
@@ -34,7 +35,8 @@ from .views import LogReader, answer_of, recorded_ends, usage_now, usage_of
 from .waiting import wait_for_any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from .kernel import Kernel
-    from .spec import KernelFactory
+    from .spec import KernelFactory, Place
     from .tokens import Tokens
 
 Until: TypeAlias = Literal["done", "news"]
@@ -71,10 +73,6 @@ class Jobs:
         server_id: str | None = None,
     ) -> None:
         self._limits = limits or JobLimits()
-        self._records = records
-        self._tokens = tokens
-        self._keep_output = keep_output
-        self._server_id = server_id
         self.kernels = KernelSource(
             workspace=workspace,
             run_dir=run_dir,
@@ -84,23 +82,39 @@ class Jobs:
             python=python,
             team_mode=team_mode,
             factory=kernel_factory,
+            quiet=self._nothing_starts,
         )
         self._table = JobTable(records, log_dir, self._limits.kept_finished)
         self._slots = Slots(self._limits)
         self._journal = Journal(records)
         self._feed = Feed(self._table.live)
+        self._maker = JobMaker(
+            records=records,
+            table=self._table,
+            journal=self._journal,
+            feed=self._feed,
+            tokens=tokens,
+            keep_output=keep_output,
+            limits=self._limits,
+            server_id=server_id,
+            on_status=self._look_after_pool,
+        )
         self._reader = LogReader()
         self._supervisor = Supervisor(self.kernels.make_for, self._journal, self._limits)
+        self._sessions = KernelSessions(self.kernels, self._supervisor, records, self._limits, self._table.retire)
         self._keys = anyio.Lock()
         self._waits_over = anyio.Event()
+        self._reaper: AbstractAsyncContextManager[None]
         self._tasks: TaskGroup
         self._open = False
-        self._last_moment = 0
 
     async def __aenter__(self) -> Self:
+        self._reaper = reaper_held(start=self.kernels.allowed)
+        await self._reaper.__aenter__()
         self._tasks = await anyio.create_task_group().__aenter__()
         self._tasks.start_soon(self._journal.run)
         self._tasks.start_soon(self._feed.run)
+        self._tasks.start_soon(self.kernels.pool.run)
         self._open = True
         return self
 
@@ -110,27 +124,34 @@ class Jobs:
         with anyio.CancelScope(shield=True):
             await self.shutdown()
         self._tasks.cancel_scope.cancel()
-        await self._tasks.__aexit__(kind, error, traceback)
+        try:
+            await self._tasks.__aexit__(kind, error, traceback)
+        finally:
+            await self._reaper.__aexit__(None, None, None)
 
     async def shutdown(self) -> None:
         """Kill every job at once and record it as `killed`; returns within `limits.shutdown_s`. Safe to repeat."""
         self._open = False
         self.end_waits()
+        self.kernels.pool.close()
         with anyio.move_on_after(self._limits.shutdown_s):
             live = self._table.live()
             for job in live:
                 await stop_now(job)
-            for job in self._slots.drain():
+            for job in self._slots.drain() + self._sessions.drain():
                 self._tasks.start_soon(self._supervisor.finish, job, ending_before_run(job))
+            self._sessions.kill_now()
             for job in live:
                 await job.finished.wait()
             await self._journal.settle()
 
     def kill_all(self) -> None:
         """SIGKILL to every group now, for a process that is about to end; nothing is recorded."""
+        self.kernels.pool.close()
         for job in self._table.live():
             if job.kernel is not None:
                 job.kernel.kill_now()
+        self._sessions.kill_now()
 
     def end_waits(self) -> None:
         """Have every `wait`, from now on too, answer at once with what there is."""
@@ -157,63 +178,40 @@ class Jobs:
         `InvalidParams` for an `env` or `kernel` that cannot be, `StorageError` when the job cannot be recorded.
         """
         self._require_open()
-        self.kernels.require_allowed()
-        interpreter = self.kernels.choose(kernel)
-        environment = self.kernels.environment(interpreter, env)
-        record = JobRecord(
-            exec_id=f"exec-{secrets.token_hex(6)}",
-            cell_id=f"c-{secrets.token_hex(6)}",
-            project_id=owner.project_id,
-            root_frame_id=owner.root_frame_id,
-            frame_id=owner.frame_id,
-            code=code,
-            status="queued",
-            created_at=self._next_moment(),
-            origin=origin,
+        self.kernels.require_allowed(owner.root_frame_id)
+        place = await self.kernels.place(kernel, env)
+        record = msgspec.structs.replace(
+            self._maker.describe(code, owner, place, origin),
             label=label,
-            kernel=interpreter.executable,
-            server_id=self._server_id,
             timeout_s=_positive("timeout_s", timeout_s),
             memory_mb=_positive("memory_mb", memory_mb),
             key=key,
         )
         if key is None:
-            return await self._admit(record, interpreter.executable, environment)
+            return await self._admit(record, place)
         async with self._keys:
             known = await self._table.by_key(owner.project_id, key)
             if known is not None:
                 return {"exec_id": known.exec_id, "status": known.status}
-            return await self._admit(record, interpreter.executable, environment)
+            return await self._admit(record, place)
 
-    def _next_moment(self) -> int:
-        """Now, but later than the last time it was asked: the order of launches must show in it."""
-        self._last_moment = max(now_ms(), self._last_moment + 1)
-        return self._last_moment
-
-    async def _admit(self, record: JobRecord, interpreter: str, environment: dict[str, str]) -> dict[str, Any]:
+    async def _admit(self, record: JobRecord, place: Place) -> dict[str, Any]:
         self._slots.reserve()
         try:
-            with anyio.CancelScope(shield=True):  # a row without its job would stay queued
-                await self._records.created(record)
+            job = await self._maker.make(record, place)
         except BaseException:
             self._slots.give_up()
             raise
-        log = self._table.log(record)
-        outputs = JobOutputs(
-            keep=partial(self._keep_output, record),
-            sizes=log.sizes,
-            on_change=partial(self._take_outputs, record),
-            limits=self._limits,
-        )
-        job = Job(record, log, interpreter, environment, outputs, self._take_news)
-        self._table.add(job)
         self._slots.enter(job)
-        self._feed.publish(job, "status")
-        if not self._open:  # it has closed meanwhile
-            await stop_now(job)
-            await self._supervisor.finish(job, ending_before_run(job))
+        await self._refuse_when_closed(job)
         self._fill_slots()
         return {"exec_id": job.exec_id, "status": job.record.status}
+
+    async def _refuse_when_closed(self, job: Job) -> None:
+        """Give a job its end that was written down while the engine closed."""
+        if not self._open:
+            await stop_now(job)
+            await self._supervisor.finish(job, ending_before_run(job))
 
     def _fill_slots(self) -> None:
         while self._open and (job := self._slots.next()) is not None:
@@ -227,28 +225,55 @@ class Jobs:
         try:
             await self._supervisor.run(job)
         finally:
-            job.outputs.close()
             self._slots.free()
         self._table.retire(job)
         self._fill_slots()
 
-    def _take_news(self, job: Job, kind: NewsKind) -> None:
-        if job.done and job.token is not None:
-            self._tokens.revoke(job.token)
-            job.token = None
-        self._feed.publish(job, kind)
+    def _look_after_pool(self, job: Job) -> None:
+        if job.record.status == "running":
+            self.kernels.expect_another(job)
+        else:
+            self.kernels.pool.look()
 
-    def _take_outputs(self, record: JobRecord, outputs: tuple[JobOutput, ...]) -> None:
-        fields = {"outputs": outputs}
-        self._journal.note(record, fields)
-        if (job := self._table.get(record.exec_id)) is not None:
-            job.change(fields, "outputs")
+    def _nothing_starts(self) -> bool:
+        return all(job.record.status != "starting" for job in self._table.live())
 
-    async def new_kernel(self) -> Kernel:
+    async def new_kernel(self, root_frame_id: str | None = None) -> Kernel:
         """An unstarted kernel of no job, from the same source; `Closed` where team mode forbids it."""
-        self.kernels.require_allowed()
+        self.kernels.require_allowed(root_frame_id)
         self._require_open()
-        return await self.kernels.make()
+        return await self.kernels.make(root_frame_id)
+
+    # Foreground
+
+    async def execute(
+        self, code: str, *, owner: JobOwner, session: str, origin: str = "agent", caller: str | None = None
+    ) -> dict[str, Any]:
+        """Run a job as the next cell of a session's kernel, which keeps its state: `{exec_id, status}`.
+
+        `caller` is the job that asks: a cell of the same session gets `InvalidParams`. Raises `Busy` when too many
+        cells wait in the session, or too many sessions are at work; else as `launch`.
+        """
+        self._require_open()
+        key = SessionKey(owner.project_id, owner.root_frame_id, session)
+        place = await self.kernels.place()
+        record = msgspec.structs.replace(self._maker.describe(code, owner, place, origin), session=session)
+        async with self._sessions.place(key, self._tasks, caller) as queue:
+            job = await self._maker.make(record, place)
+            await self._refuse_when_closed(job)
+            if not job.done:
+                self._tasks.start_soon(job.outputs.run)
+                queue.enter(job)
+        return {"exec_id": job.exec_id, "status": job.record.status}
+
+    async def restart(self, owner: JobOwner, session: str) -> dict[str, Any]:
+        """End a session's kernel with all its cells, so that the next one begins in a fresh kernel.
+
+        `{session, restarted, ended}`: whether there was a kernel, and the ids of the cells that were ended.
+        """
+        self._require_open()
+        ended = await self._sessions.restart(SessionKey(owner.project_id, owner.root_frame_id, session))
+        return {"session": session, "restarted": ended is not None, "ended": ended or []}
 
     # Looking
 
@@ -339,11 +364,10 @@ class Jobs:
             record = await self._table.record(owner, exec_id)
             if record.status not in FINAL:
                 raise Closed("this job runs in another server", hint="interrupt it there")
-        elif self._slots.withdraw(job):
-            job.stop_reason = "interrupt"
+        elif self._slots.withdraw(job) or self._sessions.withdraw(job):
             with anyio.CancelScope(shield=True):  # nobody else would give it its end
-                await self._supervisor.finish(job, ending_before_run(job))
-            self._table.retire(job)
+                await self._supervisor.interrupt_before_run(job)
+                self._table.retire(job)
         else:
             await stop(job, "interrupt", self._limits, self._tasks)
         return await self.peek(owner, exec_id)
@@ -367,6 +391,10 @@ class Jobs:
         job.progress_waits = False
         if not job.done:
             self._journal.note(job.record, {name: getattr(job.record, name) for name in PROGRESS})
+
+    def forget(self, exec_ids: Iterable[str]) -> None:
+        """Hold finished jobs no longer: somebody has removed them from the store."""
+        self._table.forget(exec_ids)
 
     def subscribe(self, project_id: str | None = None, *, output: bool = False) -> Subscription:
         """News of a project's jobs as `JobNews`, in an `async with` block; with `output` of their logs too."""

@@ -17,20 +17,22 @@ import os
 import secrets
 import shutil
 import signal
-from contextlib import ExitStack
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 from anyio.lowlevel import RunVar
 
 from ...store.errors import StorageError
 from .execution import Execution
+from .handover import Handover
 from .provisioner import KernelExit, LocalProvisioner, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -45,6 +47,7 @@ SDK = _HERE / "sdk.py"
 MAX_SOCKET_PATH = 100
 _GONE_WITHIN_S = 2.0
 _ASK_AGAIN_S = 0.05
+_ATTACHED_WITHIN_S = 1.0
 _STARTUP_TAIL = 16_000
 _PORTS = {"shell_port": 1, "iopub_port": 2, "stdin_port": 3, "control_port": 4, "hb_port": 5}
 
@@ -54,7 +57,7 @@ def _ignore(_message: Message) -> None:
 
 
 class Kernel:
-    """A kernel from its process's start to its end; one cell at a time.
+    """A kernel from its process's start to its end; one cell at a time, one or many.
 
     A subclass with another `provisioner_class` runs it elsewhere: the process is started, signalled and ended only
     through its provisioner.
@@ -62,8 +65,10 @@ class Kernel:
 
     provisioner_class = LocalProvisioner
 
-    def __init__(self, spec: KernelSpec) -> None:
+    def __init__(self, spec: KernelSpec, *, warm: bool = False) -> None:
         self.spec = spec
+        self._given = not warm  # whether it has its job, or is about to get it
+        self._handover = Handover()
         self.ready = anyio.Event()
         self.dead = anyio.Event()
         self.startup_text = ""  # what it said before it was attached to its logs; final once it is dead
@@ -71,19 +76,21 @@ class Kernel:
         self._channels: Channels | None = None
         self._info_replied = anyio.Event()
         self._heard = False
-        self._usage_at_start: Usage | None = None
+        self._usage_before: Usage | None = None
         self._watching: anyio.CancelScope | None = None
         self._watched = anyio.Event()
         self._watched.set()
         self._tasks: TaskGroup
-        self._connection = _PORTS | {
-            "ip": str(spec.folder / "z"),
+        self._connection = {
+            **self._address(),
             "key": secrets.token_hex(16),
-            "transport": "ipc",
             "signature_scheme": "hmac-sha256",
             "kernel_name": "",
         }
         self._provisioner = self.provisioner_class(self._connection)
+
+    def _address(self) -> Mapping[str, Any]:
+        return _PORTS | {"ip": str(self.spec.folder / "z"), "transport": "ipc"}
 
     @property
     def pid(self) -> int | None:
@@ -138,6 +145,7 @@ class Kernel:
     def _give_back(self) -> None:
         if self._channels is not None:
             self._channels.close()
+        self._handover.close()
         shutil.rmtree(self.spec.folder, ignore_errors=True)
 
     def _make_folder(self) -> None:
@@ -152,41 +160,45 @@ class Kernel:
 
     async def _launch(self) -> None:
         spec = self.spec
-        with ExitStack() as opened:
-            stdout, stderr, startup = (
-                _open_log(path, opened) for path in (spec.stdout, spec.stderr, spec.folder / "startup.log")
-            )
+        with _opened(spec.folder / "startup.log") as startup, self._handover.opened() as handover:
             await self._provisioner.launch_kernel(
-                [spec.interpreter, str(LAUNCHER), json.dumps(self._settings(stdout, stderr))],
-                env=spec.environment | self._door_variables(),
+                [spec.interpreter, str(LAUNCHER), json.dumps(self._settings(handover))],
+                env=spec.environment,
                 cwd=spec.folder,
-                pass_fds=(stdout, stderr),
+                pass_fds=(handover,),
                 stdout=startup,
                 stderr=startup,
             )
+        if self._given:
+            self._handover.give(spec)
 
-    def _settings(self, stdout: int, stderr: int) -> dict[str, Any]:
+    def _settings(self, handover: int) -> dict[str, Any]:
         return {
             "connection": str(self.spec.folder / "connection.json"),
-            "parent": os.getpid(),
             "profile": str(self.spec.profile),
             "sdk": str(SDK),
-            "workspace": str(self.spec.workspace),
-            "stdout": stdout,
-            "stderr": stderr,
             "file_bytes": self.spec.file_bytes,
-            "memory_bytes": self.spec.memory_bytes,
+            "handover": handover,
             "output_chars": self.spec.output_chars,
         }
 
-    def _door_variables(self) -> dict[str, str]:
-        if self.spec.door is None or self.spec.token is None:
-            return {}
-        return {
-            "CELLHOST_SOCKET": str(self.spec.door),
-            "CELLHOST_TOKEN": self.spec.token,
-            "CELLHOST_EXEC_ID": self.spec.name,
-        }
+    async def attach(self, spec: KernelSpec) -> bool:
+        """Hand a warm kernel to a job, once; false if it cannot take it, and then it is of no use.
+
+        Of `spec` everything but what the process was started with counts: logs, workspace, token, memory. A kernel that
+        is not ready yet is from now on one that was started for the job.
+        """
+        self.spec = msgspec.structs.replace(spec, folder=self.spec.folder)
+        self._given = True
+        try:
+            self._handover.give(self.spec, waited=self.ready.is_set())
+        except OSError as error:
+            raise _cannot_start(error) from error
+        if not self.ready.is_set():
+            return True
+        with anyio.move_on_after(_ATTACHED_WITHIN_S):
+            return await self._handover.taken() and not self.dead.is_set()
+        return False
 
     async def _connect(self) -> None:
         module = await _channels_module()
@@ -203,8 +215,21 @@ class Kernel:
         while not self._heard:
             await anyio.sleep(_ASK_AGAIN_S)
             self._channels.ask_info()
-        self._usage_at_start = self._provisioner.usage()
-        self.ready.set()
+        if await self._take_job():  # else it is about to die, and says why
+            self.ready.set()
+
+    async def _take_job(self) -> bool:
+        """The last step to being ready: for a job, or to wait for one; false if it cannot take its job."""
+        if not self._given:
+            await self._run_in()
+        return not self._given or await self._handover.taken()
+
+    async def _run_in(self) -> None:
+        """Run a cell that leaves no trace: the first is the slowest."""
+        assert self._channels is not None
+        execution = self._begin(self._channels.execute_request("pass", {}, silent=True), _ignore)
+        await execution.over.wait()
+        self._execution = None
 
     def _take_reply(self, message: Message) -> None:
         if message.type == "kernel_info_reply":
@@ -222,17 +247,36 @@ class Kernel:
         try:
             with anyio.CancelScope() as self._watching:
                 await self._provisioner.wait()
-                self.startup_text = _tail(self.spec.folder / "startup.log")
+                self._note_end()
                 self.dead.set()
         finally:
             self._watched.set()
 
-    def execute(self, code: str, on_output: Callable[[Message], None] = _ignore) -> Execution:
-        """Start a cell, once the kernel is ready; `on_output` gets what it displays."""
+    def _note_end(self) -> None:
+        self.startup_text = _tail(self.spec.folder / "startup.log")
+
+    @property
+    def busy(self) -> bool:
+        """Whether a cell was started that is not over."""
+        return self._execution is not None and not self._execution.over.is_set()
+
+    def execute(
+        self, code: str, on_output: Callable[[Message], None] = _ignore, cell: Mapping[str, Any] | None = None
+    ) -> Execution:
+        """Start a cell, once the kernel is ready and while it is not busy; `on_output` gets what it displays.
+
+        `cell`: what the cell has of its own in a kernel that runs several: `stdout` and `stderr`, the paths of its
+        logs, and `socket`, `token` and `exec_id` for its `host`.
+        """
         assert self._channels is not None
-        self._execution = Execution(on_output)
-        self._execution.request_id = self._channels.execute(code)
-        return self._execution
+        self._usage_before = self._provisioner.usage()
+        return self._begin(self._channels.execute_request(code, {"cellhost": cell} if cell else {}), on_output)
+
+    def _begin(self, request: dict[str, Any], on_output: Callable[[Message], None]) -> Execution:
+        assert self._channels is not None
+        execution = self._execution = Execution(request["header"]["msg_id"], on_output)
+        self._channels.send(request)
+        return execution
 
     async def interrupt(self) -> None:
         """Break the running cell off: SIGINT to the group, then a request that wakes an event loop asleep."""
@@ -253,8 +297,8 @@ class Kernel:
         await self._provisioner.kill()
 
     def usage(self) -> Usage | None:
-        """What the process has used since it was ready."""
-        used, before = self._provisioner.usage(), self._usage_at_start
+        """What the process has used since its last cell began."""
+        used, before = self._provisioner.usage(), self._usage_before
         if used is None or before is None:
             return used
         return Usage(round(max(0.0, used.cpu_s - before.cpu_s), 3), used.peak_rss_kb)
@@ -284,10 +328,13 @@ def _cannot_start(error: OSError) -> StorageError:
     )
 
 
-def _open_log(path: Path, opened: ExitStack) -> int:
+@contextmanager
+def _opened(path: Path) -> Generator[int]:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    opened.callback(os.close, descriptor)
-    return descriptor
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _tail(path: Path) -> str:

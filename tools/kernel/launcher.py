@@ -1,10 +1,11 @@
-"""Starts an IPython kernel for one job; run by path with any interpreter that has ipykernel.
+"""Starts a kernel for one job: IPython's, if run by path with an interpreter that has ipykernel, or any other.
 
-    python launcher.py '{"connection": …, "parent": 123, "sdk": …, "workspace": …, "stdout": 5, "stderr": 6, …}'
+    python launcher.py '{"connection": …, "profile": …, "sdk": …, "handover": 5, …}'
 
 Stands alone: the interpreter need not have cellhost, so nothing but the standard library and ipykernel is
-imported, and the syntax is that of Python 3.9. Until `attach` the process writes to the start-up log it was
-given as descriptors 1 and 2; from then on to the job's own logs.
+imported, and the syntax is that of Python 3.9. What belongs to the job comes through the socket `handover`, at once or
+whenever there is a job for a kernel that was started ahead of it. Until `attach` the process writes to the start-up log
+it was given as descriptors 1 and 2; from then on to the job's own logs.
 """
 
 from __future__ import annotations
@@ -12,32 +13,37 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 _OUTPUTS = ("display_data", "update_display_data", "execute_result")
 _END_CHARS = 50_000
 # IPython colours its children's output and its own; a log is read by programs.
 _RESTORED_VARIABLES = ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "IPYTHONDIR", "TERM")
-_SIGKILL_ON_PARENT_DEATH = (1, 9)  # PR_SET_PDEATHSIG, SIGKILL (prctl(2))
+_LOOK_AGAIN_S = 0.003
+_MESSAGE_BYTES = 1 << 16
 
 
 def main() -> None:
     """Become the kernel that the settings in `argv[1]` describe; returns when it is told to stop.
 
-    `connection`: path of the connection file. `parent`: process whose death ends us. `profile`: folder for IPython's
-    own files. `sdk`: path of sdk.py. `workspace`: working folder. `stdout`, `stderr`: descriptors of the job's logs.
-    `file_bytes`: RLIMIT_FSIZE or null. `memory_bytes`: data the code may add to what the kernel uses, or null.
-    `output_chars`: of one representation of something displayed.
+    `connection`: path of the connection file. `profile`: folder for IPython's own files. `sdk`: path of sdk.py.
+    `file_bytes`: RLIMIT_FSIZE or null. `output_chars`: of one representation of something displayed. `handover`:
+    descriptor of the socket that the job comes through. Instead of the last three and `connection`, `command`: another
+    program that is the kernel.
     """
     _leave_own_folder()
     gc.disable()  # a tenth of the start goes into collections that find nothing
     settings: dict[str, Any] = importlib.import_module("json").loads(sys.argv.pop())
     sys.argv[:] = [""]  # as in an interactive interpreter: code that parses its arguments finds none
-    die_with(settings["parent"])
+    ignore_interrupts()
     limit_files(settings["file_bytes"])
+    if "command" in settings:
+        become(settings["command"])
     write_through()
     app = initialise(settings["connection"], settings["profile"])
-    attach(app, settings)
+    bound_messages(app.kernel.session, settings["output_chars"])
+    sdk = load_sdk(settings["sdk"])
+    expect_job(app, sdk, settings["handover"])
     gc.enable()
     gc.freeze()
     app.start()
@@ -49,21 +55,11 @@ def _leave_own_folder() -> None:
         del sys.path[0]
 
 
-def die_with(parent: int) -> None:
-    """Have the system kill this process when `parent` ends, and volunteer for the out-of-memory killer."""
-    import ctypes
-    import os
+def ignore_interrupts() -> None:
+    """An interrupt is for a cell; before one runs it would end us."""
     import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for a cell; before one runs it would end us
-    ctypes.CDLL(None).prctl(*_SIGKILL_ON_PARENT_DEATH)
-    if os.getppid() != parent:
-        os._exit(1)
-    try:
-        with open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123 - pathlib is not loaded yet
-            score.write("500")
-    except OSError:
-        pass  # some containers forbid it; then the system chooses
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def limit_files(file_bytes: int | None) -> None:
@@ -79,6 +75,19 @@ def limit_files(file_bytes: int | None) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     # Python ignores this signal; then a runaway job would spin on errors instead of ending.
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+
+
+def become(command: list[str]) -> NoReturn:
+    """Replace this process by another program, which finds signals as any program does."""
+    import os
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], command)  # noqa: S606
+    except OSError as error:
+        raise SystemExit(f"{os.path.basename(command[0])}: {error.strerror}") from None  # noqa: PTH119
 
 
 def write_through() -> None:
@@ -151,29 +160,8 @@ def _restore(variables: dict[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def attach(app: Any, settings: dict[str, Any]) -> None:
-    """Hand the initialised kernel to a job: its folder, `host`, limits and, last, its logs."""
-    import faulthandler
-    import os
-    import warnings
-
-    warnings.filterwarnings("ignore", message="To exit: use", category=UserWarning)  # advice for a terminal
-    os.chdir(settings["workspace"])
-    if settings["workspace"] not in sys.path:
-        sys.path.append(settings["workspace"])
-    _offer_host(app.kernel.shell, settings["sdk"])
-    _end_forks_with_their_cell(app.kernel.shell)
-    _bound_messages(app.kernel.session, settings["output_chars"])
-    _limit_memory(settings["memory_bytes"])
-    for number, log in ((1, settings["stdout"]), (2, settings["stderr"])):
-        os.dup2(log, number, inheritable=True)
-        os.close(log)
-    faulthandler.enable(file=sys.stderr, all_threads=False)
-
-
-def _offer_host(shell: Any, path: str) -> None:
-    """Put `host` into the builtins too: code that shadows the name can still reach it there."""
-    import builtins
+def load_sdk(path: str) -> Any:
+    """The module of the `host` object, which is no package of this interpreter's."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     spec = spec_from_file_location("cellhost_sdk", path)
@@ -182,10 +170,195 @@ def _offer_host(shell: Any, path: str) -> None:
     sdk: Any = module_from_spec(spec)
     sys.modules["cellhost_sdk"] = sdk
     spec.loader.exec_module(sdk)
-    host = sdk.take_host()
+    return sdk
+
+
+def expect_job(app: Any, sdk: Any, descriptor: int) -> None:
+    """Have the event loop attach the kernel to its job as soon as that comes through the socket.
+
+    The message is a JSON object with the descriptors of the two logs; the answer is one byte. A kernel that cannot take
+    the job ends instead: one that was not wanted after all, or one that started before packages were installed.
+    """
+    import os
+    import socket
+
+    handover = socket.socket(fileno=descriptor)
+    handover.set_inheritable(False)
+    found = _packages()
+    loop = importlib.import_module("tornado.ioloop").IOLoop.current()
+
+    def take(*_: Any) -> None:
+        loop.remove_handler(descriptor)
+        try:
+            message, logs, _flags, _address = socket.recv_fds(handover, _MESSAGE_BYTES, 2)
+            job = importlib.import_module("json").loads(message or "null")
+            if job is None or (job["waited"] and _packages() != found):
+                os._exit(0)
+            attach(app, sdk, job, logs)
+            handover.send(b"1")
+            handover.close()
+        except BaseException:  # noqa: BLE001
+            # An event loop would log it and go on; here it is the start that failed.
+            importlib.import_module("traceback").print_exc()
+            os._exit(1)
+
+    loop.add_handler(descriptor, take, loop.READ)
+
+
+def _packages() -> dict[str, int]:
+    """When something was last installed: a `.pth` file, say, is only read when Python starts."""
+    import os
+
+    found: dict[str, int] = {}
+    for folder in sys.path:
+        try:
+            found[folder] = os.stat(folder).st_mtime_ns  # noqa: PTH116 - pathlib is slower
+        except OSError:
+            found[folder] = 0
+    return found
+
+
+def attach(app: Any, sdk: Any, job: dict[str, Any], logs: list[int]) -> None:
+    """Hand the initialised kernel to a job: its folder, `host`, limits and, last, its logs.
+
+    `workspace`: working folder. `variables`: what `host` needs to know. `memory_bytes`: data the code may add to what
+    the kernel uses, or null.
+    """
+    import faulthandler
+    import os
+    import warnings
+
+    warnings.filterwarnings("ignore", message="To exit: use", category=UserWarning)  # advice for a terminal
+    os.chdir(job["workspace"])
+    if job["workspace"] not in sys.path:
+        sys.path.append(job["workspace"])
+    os.environ.update(job["variables"])
+    host = _offer_host(app.kernel.shell, sdk.take_host())
+    _end_forks_with_their_cell(app.kernel.shell)
+    _limit_memory(job["memory_bytes"])
+    for number, log in enumerate(logs, start=1):
+        os.dup2(log, number, inheritable=True)
+        os.close(log)
+    _lead_cells(app.kernel, host)
+    faulthandler.enable(file=sys.stderr, all_threads=False)
+
+
+def _offer_host(shell: Any, host: Any) -> Any:
+    """Put `host` into the builtins too: code that shadows the name can still reach it there."""
+    import builtins
+
     builtins.__dict__["host"] = host
     shell.push({"host": host}, interactive=False)
     shell.events.register("post_execute", host.flush_progress)
+    return host
+
+
+def _lead_cells(kernel: Any, host: Any) -> None:
+    """Give a cell the logs and the name that its request brings along, and take the logs away at its end.
+
+    In a kernel that goes on, descriptors 1 and 2 are a cell's own only while it runs: what a child of it prints later
+    still goes to its logs, and what a thread prints between two cells goes nowhere.
+    """
+    import ctypes
+    import os
+    from inspect import isawaitable
+
+    handle = kernel.shell_handlers["execute_request"]
+    flush_native_streams = ctypes.CDLL(None).fflush
+    between = (os.dup(1), os.dup(2))
+    interrupts = Interrupts(kernel.shell)
+
+    async def lead(stream: Any, ident: Any, request: Any) -> None:
+        cell: Any = request["metadata"].get("cellhost")
+        interrupts.begin()
+        if cell:
+            host.speak_for(cell["socket"], cell["token"], cell["exec_id"])
+            _open_logs(cell)
+        try:
+            handled = handle(stream, ident, request)
+            if isawaitable(handled):
+                await handled
+        finally:
+            flush_native_streams(None)  # C keeps back what it prints into a file
+            if cell:
+                _point_output(between)
+            interrupts.end()
+
+    kernel.shell_handlers["execute_request"] = lead
+
+
+class Interrupts:
+    """SIGINT reaches the code of a cell and nothing else.
+
+    In the kernel's own work before and after the code it would cost the reply, and with it, in the end, the kernel:
+    there it waits until the code runs, or is dropped with the cell's end.
+    """
+
+    def __init__(self, shell: Any) -> None:
+        import os
+
+        self._shell = shell
+        self._process = os.getpid()
+        self._cell = 0
+        self._due: int | None = None  # the cell for which an interrupt is made again
+        # Code that IPython calls after a cell (a plot is drawn there) may be interrupted too: it catches that itself.
+        self._hooks: Any = shell.events.trigger.__func__.__code__
+
+    def begin(self) -> None:
+        """A cell begins."""
+        import signal
+
+        self._cell += 1
+        signal.signal(signal.SIGINT, self._handle)
+
+    def end(self) -> None:
+        """It has ended; ipykernel puts the former handler back."""
+        self._cell += 1
+
+    def _handle(self, _number: int, frame: Any) -> None:
+        import os
+        import threading
+
+        due, self._due = self._due, None
+        if due not in (None, self._cell):
+            return
+        if self._is_of_code(frame) or os.getpid() != self._process:
+            raise KeyboardInterrupt
+        threading.Timer(_LOOK_AGAIN_S, self._make_again, [self._cell]).start()
+
+    def _is_of_code(self, frame: Any) -> bool:
+        while frame is not None:
+            if frame.f_globals is self._shell.user_global_ns or frame.f_code is self._hooks:
+                return True
+            frame = frame.f_back
+        return False
+
+    def _make_again(self, cell: int) -> None:
+        import signal
+        import threading
+
+        main = threading.main_thread().ident
+        if cell == self._cell and main is not None:
+            self._due = cell
+            signal.pthread_kill(main, signal.SIGINT)
+
+
+def _open_logs(cell: Any) -> None:
+    import os
+
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    logs = [os.open(cell[name], flags, 0o600) for name in ("stdout", "stderr")]
+    _point_output(logs)
+    for log in logs:
+        os.close(log)
+
+
+def _point_output(descriptors: Any) -> None:
+    """Have 1 and 2 be what the two descriptors are."""
+    import os
+
+    for number, descriptor in enumerate(descriptors, 1):
+        os.dup2(descriptor, number, inheritable=True)
 
 
 def _end_forks_with_their_cell(shell: Any) -> None:
@@ -201,7 +374,7 @@ def _end_forks_with_their_cell(shell: Any) -> None:
     shell.events.register("post_execute", end_if_child)
 
 
-def _bound_messages(session: Any, most_chars: int) -> None:
+def bound_messages(session: Any, most_chars: int) -> None:
     """Have what is displayed say where in the logs it came, and keep messages small that the server would only cut.
 
     A representation over `most_chars` is not sent; of an error's texts, their ends are.
@@ -213,7 +386,7 @@ def _bound_messages(session: Any, most_chars: int) -> None:
 
     def serialize_bounded(message: Any, ident: Any = None) -> Any:
         content = message["content"]
-        if message["msg_type"] in _OUTPUTS:
+        if message["header"]["msg_type"] in _OUTPUTS:  # what greets a subscriber has its type only there
             with contextlib.suppress(OSError):  # the code may have closed them
                 message["metadata"]["cellhost_at"] = [os.fstat(number).st_size for number in (1, 2)]
             message["content"] = {**content, "data": _bounded_bundle(content["data"], most_chars)}

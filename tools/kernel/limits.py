@@ -10,6 +10,8 @@ class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     max_running: int = 16
     max_queued: int = 1_000
+    max_sessions: int = 8  # foreground kernels; for another one the longest idle is ended
+    warm_kernels: int = 0  # started ahead of their jobs, beside those that run
     start_timeout_s: float = 60.0
     file_bytes: int | None = 1 << 30  # RLIMIT_FSIZE: a log or any other file over it ends the job
     outputs: int = 100  # figures, tables and the like that a job keeps

@@ -58,6 +58,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     language: str = "python"
     label: str | None = None
     kernel: str | None = None
+    session: str | None = None
     server_id: str | None = None
     timeout_s: float | None = None
     memory_mb: int | None = None
@@ -69,6 +70,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     exit_signal: int | None = None
     ended_by: str | None = None
+    note: str | None = None
     progress_done: float | None = None
     progress_total: float | None = None
     progress_message: str | None = None
@@ -115,4 +117,8 @@ class JobRecords(Protocol):
 
     async def by_key(self, project_id: str, key: str) -> JobRecord | None:
         """The job that was launched with an idempotency key."""
+        ...
+
+    async def ran_in_session(self, project_id: str, root_frame_id: str, session: str) -> bool:
+        """Whether a cell has run in a kernel of that name, whichever server it was."""
         ...

@@ -214,10 +214,10 @@ def _path(result: Any) -> Any:
 class _AsyncCalls(_Calls):
     """The same methods, awaitable, for asyncio."""
 
-    def __init__(self, pool: Pool, exec_id: str | None, progress: Progress) -> None:
+    def __init__(self, pool: Pool, progress: Progress) -> None:
         self._pool = pool
         self._progress = progress
-        self.exec_id = exec_id
+        self.exec_id = None
 
     async def _run(self, method: str, params: list[Any], read: Callable[[Any], Any] = _same) -> Any:
         return read(await self._pool.call_async(method, params))
@@ -246,15 +246,24 @@ class Host(_Calls):
 
     def __init__(self, path: str | None, token: str | None, exec_id: str | None = None) -> None:
         self._pool = Pool(path, token)
-        self._environment = _given(**{SOCKET: path, TOKEN: token, EXEC_ID: exec_id})
-        self.exec_id = exec_id
         self.HostError = HostError
         self.sdk = os.path.abspath(__file__)  # noqa: PTH100 - pathlib is not loaded here
         self._progress = Progress(self._pool)
-        self.aio = _AsyncCalls(self._pool, exec_id, self._progress)
+        self.aio = _AsyncCalls(self._pool, self._progress)
         self.lineage = _Lineage(self)
+        self._take_name(path, token, exec_id)
+
+    def _take_name(self, path: str | None, token: str | None, exec_id: str | None) -> None:
+        self._environment = _given(**{SOCKET: path, TOKEN: token, EXEC_ID: exec_id})
+        self.exec_id = self.aio.exec_id = exec_id
         if path is not None:
             follow_tqdm(self._progress)
+
+    def speak_for(self, path: str | None, token: str | None, exec_id: str | None) -> None:
+        """Call in the name of another cell from now on, wherever this object has been put meanwhile."""
+        self._progress.drop()
+        self._pool.speak_for(path, token)
+        self._take_name(path, token, exec_id)
 
     def __repr__(self) -> str:
         return f"<host of {self.exec_id or 'no job'}>"

@@ -33,12 +33,23 @@ class Progress:
         self._lock = threading.Lock()
         self._sent_at = 0.0
         self._waiting: dict[str, Any] | None = None
-        self.reported = False  # the job did so by itself
+        self.followed = False  # the bars of tqdm report here
+        self._start_with_cell()
         os.register_at_fork(after_in_child=self._start_over)
 
     def _start_over(self) -> None:
         self._lock = threading.Lock()
         self._waiting = None
+
+    def _start_with_cell(self) -> None:
+        self.reported = False  # the job did so by itself
+        self.bar: Callable[[], Any] = _nothing  # the one that speaks for it else
+
+    def drop(self) -> None:
+        """Forget what was about a cell that has ended: the report that waits, and the bar it came from."""
+        with self._lock:
+            self._waiting = None
+            self._start_with_cell()
 
     def report(self, report: dict[str, Any]) -> None:
         """Send a report now, or within 50 ms unless a newer one comes; one that is complete is always sent."""
@@ -72,7 +83,10 @@ class Progress:
 
 
 def follow_tqdm(progress: Progress) -> None:
-    """Have the bars of tqdm report to `progress`, once there are any."""
+    """Have the bars of tqdm report to `progress`, once there are any; a second time changes nothing."""
+    if progress.followed:
+        return
+    progress.followed = True
     follow = _Bars(progress).follow
     if _TQDM in sys.modules:
         _attach(sys.modules[_TQDM], follow)
@@ -86,19 +100,18 @@ class _Bars:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._process = os.getpid()
-        self._current: Callable[[], Any] = _nothing
 
     def follow(self, bar: Any, *, over: bool = False) -> None:
         """Note that a bar has drawn itself, or will not any more."""
         with contextlib.suppress(Exception):
             if os.getpid() != self._process or self._progress.reported:
                 return
-            current = self._current()
+            current = self._progress.bar()
             if current is None and not over:
-                self._current, current = weakref.ref(bar), bar
+                self._progress.bar, current = weakref.ref(bar), bar
             if current is bar:
                 if over:
-                    self._current = _nothing
+                    self._progress.bar = _nothing
                 self._progress.offer(_report_of(bar))
 
 

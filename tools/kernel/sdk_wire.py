@@ -116,21 +116,29 @@ class Pool:
             connection.socket.close()
         self._start_over()
 
+    def speak_for(self, path: str | None, token: str | None) -> None:
+        """Attach anew from now on, with another token; calls in flight end with the one they began with."""
+        with self._lock:
+            self._path, self._token = path, token
+            self.forget()
+
     @contextlib.contextmanager
     def _borrow(self) -> Generator[Connection, None, None]:
         """A connection; kept for the next call only when this one ended in an answer."""
+        slots = self._slots  # a fork, or another cell, during the call brings new ones
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         connection = connection or self._attach()
-        slots = self._slots  # a fork during the call brings new ones
         try:
             yield connection
         except BaseException:
             connection.socket.close()
             raise
-        if slots is self._slots:
-            with self._lock:
+        with self._lock:
+            if slots is self._slots:
                 self._idle.append(connection)
+            else:
+                connection.socket.close()
 
     def _attach(self) -> Connection:
         if self._path is None or self._token is None:

@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from .interpreter import Interpreter
+from .kernelspecs import InstalledKernel
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from .kernel import Kernel
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What a process is started with: a warm kernel is for jobs of the same place only."""
+
+    program: Interpreter | InstalledKernel
+    environment: dict[str, str]
 
 
 class KernelSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +28,8 @@ class KernelSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str  # the job's id, for logs
     workspace: Path
-    interpreter: str
+    interpreter: str  # of the kernels that our launcher starts
+    installed: InstalledKernel | None = None  # or another kernel instead
     environment: dict[str, str]
     folder: Path  # private to this kernel, short enough for socket paths; made at the start, removed at the end
     profile: Path  # IPython's own folder, shared by the server's kernels

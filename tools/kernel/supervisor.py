@@ -1,4 +1,4 @@
-"""Takes one job from its slot to its end: start the kernel, run the cell, say how it ended, take the kernel down.
+"""Takes one job to its end: wait for the kernel, run the cell, say how it ended; a kernel of its own is taken down.
 
 The end is announced before the teardown, and written to the store before it is announced.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -20,7 +21,8 @@ from .log import Ends, read_bytes
 from .waiting import wait_for_any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from .execution import Execution
@@ -36,17 +38,39 @@ PROGRESS = ("progress_done", "progress_total", "progress_message")
 
 
 class Supervisor:
-    """Runs jobs; `make_kernel` gives each an unstarted kernel of its own."""
+    """Runs jobs; `make_kernel` gives each a kernel of its own, started by `async with` if not before."""
 
-    def __init__(self, make_kernel: Callable[[Job], Awaitable[Kernel]], journal: Journal, limits: JobLimits) -> None:
+    def __init__(
+        self,
+        make_kernel: Callable[[Job], Awaitable[AbstractAsyncContextManager[Kernel]]],
+        journal: Journal,
+        limits: JobLimits,
+    ) -> None:
         self._make_kernel = make_kernel
         self._journal = journal
         self._limits = limits
 
     async def run(self, job: Job) -> None:
-        """Run a job to its end; whatever happens, it has one."""
+        """Run a job in a kernel of its own, to its end."""
+        async with self.answering_for(job):
+            async with await self._make_kernel(job) as kernel:
+                await self._run_in(kernel, job)
+            _cut_log(job)
+
+    async def run_cell(
+        self, job: Job, kernel: Kernel, describe: Callable[[Job], Mapping[str, Any]], note: str | None
+    ) -> None:
+        """Run a job in a kernel that goes on afterwards; `describe` tells what it has of its own there."""
+        async with self.answering_for(job):
+            self._change(job, {"status": "starting"} if note is None else {"status": "starting", "note": note})
+            await self._run_in(kernel, job, describe(job))
+            _cut_log(job)
+
+    @asynccontextmanager
+    async def answering_for(self, job: Job) -> AsyncGenerator[None]:
+        """Whatever happens in the block, the job has an end after it."""
         try:
-            await self._supervise(job)
+            yield
         except HostError as error:
             hint = f" ({error.hint})" if error.hint else ""
             await self._finish_early(job, CellError("KernelStartError", f"{error}{hint}", ""))
@@ -59,14 +83,10 @@ class Supervisor:
         if not job.done:
             await self.finish(job, Ending("died", "start", error=error))
 
-    async def _supervise(self, job: Job) -> None:
-        kernel = await self._make_kernel(job)
-        async with kernel:
-            job.kernel = kernel
-            ending = await self._start(job, kernel) or await self._run_cell(job, kernel)
-            await self.finish(job, ending)
-        assert job.ends is not None
-        job.log.cut(job.ends)
+    async def _run_in(self, kernel: Kernel, job: Job, cell: Mapping[str, Any] | None = None) -> None:
+        job.kernel = kernel
+        ending = await self._start(job, kernel) or await self._run_code(job, kernel, cell)
+        await self.finish(job, ending)
 
     async def _start(self, job: Job, kernel: Kernel) -> Ending | None:
         """Wait for the kernel; the job's end if there will be no running."""
@@ -78,8 +98,8 @@ class Supervisor:
             return ending_of_start(kernel.startup_text, kernel.exit)
         return None
 
-    async def _run_cell(self, job: Job, kernel: Kernel) -> Ending:
-        execution = job.execution = kernel.execute(job.record.code, job.outputs.take)
+    async def _run_code(self, job: Job, kernel: Kernel, cell: Mapping[str, Any] | None) -> Ending:
+        execution = job.execution = kernel.execute(job.record.code, job.outputs.take, cell)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._announce_run, job, execution)
             await self._wait_within_limit(job, kernel, execution, tasks)
@@ -93,7 +113,6 @@ class Supervisor:
         in_haste = job.stop_reason == "shutdown"
         with anyio.move_on_after(self._limits.shutdown_s / 4 if in_haste else self._limits.outputs_s):
             await job.outputs.settle()
-        job.outputs.close()
 
     async def _announce_run(self, job: Job, execution: Execution) -> None:
         await execution.started.wait()
@@ -125,9 +144,15 @@ class Supervisor:
         self._journal.note(job.record, fields)
         job.change(fields)
 
+    async def interrupt_before_run(self, job: Job) -> None:
+        """Give a job its end that waited and was taken out."""
+        job.stop_reason = "interrupt"
+        await self.finish(job, ending_before_run(job))
+
     async def finish(self, job: Job, ending: Ending) -> None:
         """Give a job its end: in the store first, if that takes it in time, then for all to see."""
         job.over.set()
+        job.outputs.close()
         job.ends = job.current_ends()
         fields = _final_fields(job, ending)
         tails = {"stdout_tail": _tail(job.log.stdout, job.ends.stdout)}
@@ -165,6 +190,11 @@ def _final_fields(job: Job, ending: Ending) -> dict[str, Any]:
     if ending.exit is not None:
         fields |= {"exit_code": ending.exit.code, "exit_signal": ending.exit.signal}
     return fields
+
+
+def _cut_log(job: Job) -> None:
+    assert job.ends is not None
+    job.log.cut(job.ends)
 
 
 def _tail(path: Path, end: int) -> str:

@@ -12,7 +12,7 @@ from .log import JobLog
 from .views import recorded_ends, row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from .job import Job
@@ -42,6 +42,14 @@ class JobTable:
         while len(self._finished) > self._kept_finished:
             del self._jobs[self._finished.popleft()]
             self._history.forget()
+
+    def forget(self, exec_ids: Iterable[str]) -> None:
+        """Hold finished jobs no longer: they are not in the store any more."""
+        for exec_id in exec_ids:
+            if exec_id in self._finished:
+                self._finished.remove(exec_id)
+                del self._jobs[exec_id]
+        self._history.forget()
 
     def get(self, exec_id: str) -> Job | None:
         """A job in memory, whoever owns it."""

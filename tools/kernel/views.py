@@ -73,7 +73,13 @@ def row_of(record: JobRecord, ends: Ends) -> dict[str, Any]:
         "stderr_bytes": ends.stderr,
         "progress": progress_of(record),
         "code_preview": record.code[:PREVIEW_CHARS],
+        **_of_session(record),
     }
+
+
+def _of_session(record: JobRecord) -> dict[str, Any]:
+    """What only a foreground cell has."""
+    return {name: value for name in ("session", "note") if (value := getattr(record, name)) is not None}
 
 
 def answer_of(record: JobRecord, page: Page, *, interrupted: bool, usage: dict[str, Any]) -> dict[str, Any]:
@@ -97,6 +103,7 @@ def answer_of(record: JobRecord, page: Page, *, interrupted: bool, usage: dict[s
         "truncated": page.truncated,
         "dropped_chars": page.dropped_chars,
         "usage": usage,
+        **_of_session(record),
     }
 
 

@@ -1,0 +1,91 @@
+"""Five hundred jobs through one server leave it as it was."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .processes import descendants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .conftest import RawSpawn
+    from .raw_peer import RawPeer
+
+JOBS = 500
+WITHIN_S = 900.0
+MOST_GROWTH = 12 << 20
+"""Bytes: the hundred newest jobs stay in memory, and an allocator keeps some of what it has had."""
+
+
+@pytest.fixture
+def run_base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where run folders are made; a short path, because sockets are in them."""
+    base = Path(tempfile.mkdtemp(prefix="ch-"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(base))
+    yield base
+    shutil.rmtree(base)
+
+
+def held(peer: RawPeer, run_base: Path) -> tuple[int, int, int, list[str]]:
+    """Descriptors, threads, processes below, and what is in the run folder."""
+    process = Path(f"/proc/{peer.process.pid}")
+    (folder,) = run_base.iterdir()
+    return (
+        len(os.listdir(process / "fd")),  # noqa: PTH208
+        len(os.listdir(process / "task")),  # noqa: PTH208
+        len(descendants(peer.process.pid)),
+        sorted(path.name for path in folder.iterdir()),
+    )
+
+
+def resident(peer: RawPeer) -> int:
+    status = Path(f"/proc/{peer.process.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+
+def run(peer: RawPeer, count: int) -> None:
+    """Run jobs, some of which leave daemons, die or are interrupted, and wait for them all."""
+    codes = [
+        "print('x' * 1000)",
+        "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)",
+        "import os; os._exit(1)",
+        "1 / 0",
+        "import time; time.sleep(600)",
+    ]
+    jobs = [peer.call("exec_background", [codes[n % 5]])["result"]["exec_id"] for n in range(count)]
+    deadline = time.monotonic() + WITHIN_S
+    for number, exec_id in enumerate(jobs):
+        if number % 5 == 4:
+            peer.call("exec_interrupt", [exec_id])
+        while not peer.call("exec_wait", {"exec_id": exec_id, "timeout_s": 10})["result"]["done"]:
+            assert time.monotonic() < deadline
+
+
+@pytest.mark.slow
+def test_five_hundred_jobs_leave_the_server_as_it_was(raw: RawSpawn, run_base: Path) -> None:
+    with raw("--allow", "exec_background") as peer:
+        run(peer, 100)  # so many stay in memory
+        before, memory = settled(peer, run_base), resident(peer)
+        run(peer, JOBS)
+        assert settled(peer, run_base) == before
+        assert resident(peer) - memory < MOST_GROWTH
+        rows = peer.call("query", ["SELECT count(*) AS n FROM jobs WHERE ended_at IS NOT NULL"])["result"]
+        assert rows == [{"n": 100 + JOBS}]
+
+
+def settled(peer: RawPeer, run_base: Path) -> tuple[int, int, int, list[str]]:
+    """What it holds once the last kernel is put away: nothing but its reaper and its query worker is below it."""
+    deadline = time.monotonic() + 10
+    peer.call("query", ["SELECT 1 AS n"])
+    peer.call("query", ["SELECT 1 AS n"])
+    while (now := held(peer, run_base))[2] > 3 or any(name.startswith("k") for name in now[3]):
+        assert time.monotonic() < deadline, now
+    return now
