@@ -67,6 +67,12 @@ class Client:
                 return response
         raise ConnectionError(f"the server ended before it answered {method}")
 
+    def kill(self) -> None:
+        """End the server as nothing can prevent, and wait for it."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
     def close(self) -> int:
         """End the server's input and return its exit code."""
         assert self._process is not None

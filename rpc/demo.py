@@ -6,6 +6,7 @@ Spawns a real server over pipes with a fresh data folder and workspace, and chec
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from importlib.resources import files
@@ -199,7 +200,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="cellhost-demo-") as folder:
         data, workspace = Path(folder, "data"), Path(folder, "workspace")
         workspace.mkdir()
-        serve = ["--data-dir", str(data), "--workspace", str(workspace)]
+        serve = ["--config", os.devnull, "--data-dir", str(data), "--workspace", str(workspace)]
         try:
             with Client(serve, lambda way, line: _show(way, line, full=full)) as client:
                 Demo(client, _say).run()

@@ -22,7 +22,8 @@ from ..store.version import VERSION
 from ..tools.tool import Tool
 
 if TYPE_CHECKING:
-    from ..tools.host import Host
+    from collections.abc import Mapping
+
     from ..tools.method import Method
 
 OPENRPC = "1.3.2"
@@ -43,9 +44,9 @@ _ERRORS = (
 )
 
 
-def openrpc_document(host: Host) -> dict[str, Any]:
+def openrpc_document(table: Mapping[str, Method[Any, Any]]) -> dict[str, Any]:
     """Every method that a plain peer may call, with parameters, result and errors (OpenRPC 1.3)."""
-    methods = {method.name: method for method in host.methods.values() if "plain" in method.doors}
+    methods = {method.name: method for method in table.values() if "plain" in method.doors}
     schemas: dict[str, Any] = {}
     return {
         "openrpc": OPENRPC,

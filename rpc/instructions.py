@@ -13,7 +13,8 @@ long goes on as a job: exec_wait for its exec_id. exec_restart gives the session
 - Files: jobs run in the workspace folder, the same one that list_files, read_file, write_file and edit_file work on. \
 Write longer code to a module with write_file and import it in the job. kernel_info tells which packages there are.
 - Keep results: save_artifact stores a file of the workspace for good, in versions. Name what it was made from in \
-input_version_ids. lineage_get and lineage_graph tell later where a file came from.
+input_version_ids. lineage_get and lineage_graph tell later where a file came from. list_artifact_versions, \
+read_artifact and diff_artifact show earlier versions, restore_artifact_version brings one back.
 - Ask the records: query_schema lists the tables, query runs one read-only SELECT over them, for example \
 "SELECT exec_id, status FROM jobs ORDER BY created_at DESC LIMIT 10". frames finds earlier sessions.
 - In a job, `host` calls back: host.query(sql), host.progress(done, total), host.save_artifact(path), \

@@ -8,7 +8,7 @@ import anyio
 
 from ..store.errors import HostError
 from ..tools.resources import is_resource
-from .subscriptions import news_of
+from .subscriptions import changed, news_of
 
 if TYPE_CHECKING:
     from ..tools.host import Host
@@ -69,9 +69,8 @@ class _Stream:
     async def tell(self, items: list[News]) -> None:
         if self._filter.list_changed and any(item.kind == "saved" for item in items):
             self._notify("notifications/resources/list_changed", {})
-        for uri in dict.fromkeys(item.uri for item in items):
-            if uri in self._filter.uris:
-                self._notify("notifications/resources/updated", {"uri": uri})
+        for uri in changed(items, self._filter.uris):
+            self._notify("notifications/resources/updated", {"uri": uri})
         for task_id in dict.fromkeys(item.id for item in items if item.kind in ("status", "progress")):
             if task_id in self._filter.tasks:
                 await self._tell_task(task_id)

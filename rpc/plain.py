@@ -96,7 +96,7 @@ def _discovering(host: Host) -> Handler:
     async def discover() -> Any:
         from .discover import openrpc_document
 
-        return openrpc_document(host)
+        return openrpc_document(host.methods)
 
     @takes_anything
     async def handle(incoming: Incoming, /, *args: Any, **kwargs: Any) -> Result:

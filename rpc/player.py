@@ -206,7 +206,7 @@ class Player:
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             cwd=workspace,
-            env={name: value for name, value in os.environ.items() if not name.startswith("CELLHOST_")},
+            env=_environment(),
             start_new_session=True,
         )
         self._reading = threading.Thread(target=self._read, name="replay", daemon=True)
@@ -243,3 +243,9 @@ class Player:
             self._ended = True
             raise Closed(f"the server has ended{self.last_words()}")
         self.inbox.append(message)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without what would set anything: a transcript says all that its server was started with."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("CELLHOST_")}
+    return inherited | {"CELLHOST_CONFIG": os.devnull}

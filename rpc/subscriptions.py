@@ -13,6 +13,7 @@ from ..store.errors import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+    from collections.abc import Set as AbstractSet
 
     from anyio.abc import TaskGroup, TaskStatus
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -49,6 +50,14 @@ class News(msgspec.Struct, frozen=True):
         if self.kind == "saved":
             return f"artifact://{self.id}"
         return f"frame://{self.id}" if self.kind == "changed" else f"job://{self.id}/log"
+
+
+def changed(items: list[News], uris: AbstractSet[str]) -> list[str]:
+    """Those of the URIs whose resource is new or different; a saved file may have become part of any lineage."""
+    found = dict.fromkeys(item.uri for item in items if item.uri in uris)
+    if any(item.kind == "saved" for item in items):
+        found |= dict.fromkeys(sorted(uri for uri in uris if uri.startswith("lineage://")))
+    return list(found)
 
 
 @asynccontextmanager
@@ -138,9 +147,8 @@ class Subscriptions:
                 await self._ready()
                 if any(item.kind == "saved" for item in items):
                     self._outgoing.notify("notifications/resources/list_changed", {})
-                for uri in dict.fromkeys(item.uri for item in items):
-                    if uri in self._uris:
-                        self._outgoing.notify("notifications/resources/updated", {"uri": uri})
+                for uri in changed(items, self._uris):
+                    self._outgoing.notify("notifications/resources/updated", {"uri": uri})
 
     async def _follow_jobs(self) -> None:
         async with news_of(self._host) as news:

@@ -32,6 +32,7 @@ class NewVersion(msgspec.Struct, frozen=True, kw_only=True):
     source: str = "save"
     producing_cell_id: str | None = None
     input_version_ids: tuple[str, ...] = ()
+    path: str | None = None
     priority: int | None = None
 
 
@@ -40,6 +41,14 @@ class ArtifactListing(TypedDict):
 
     count: int
     artifacts: list[dict[str, Any]]
+    next_cursor: str | None
+
+
+class VersionListing(TypedDict):
+    """A page of an artifact's versions, newest first; `next_cursor` is null on the last."""
+
+    count: int
+    versions: list[dict[str, Any]]
     next_cursor: str | None
 
 
@@ -55,23 +64,45 @@ class Artifacts:
 
         All of it or nothing. Raises `NotFound` when the frame, the cell or an input is not of this project.
         """
-        filename = clean_filename(new.filename)
-        inputs = tuple(dict.fromkeys(new.input_version_ids))
-        if len(inputs) > MOST_INPUTS:
-            raise invalid("$.input_version_ids", f"must have at most {MOST_INPUTS} ids")
         placing = False
         try:
             with self._database.transaction():
-                root = self._check_origin(new, inputs)
-                version = self._write(staged, new, filename, root)
-                self._connect(version, inputs)
+                version = self._add(new, staged.checksum, staged.size)
                 placing = True
                 self._objects.place(staged)
         except BaseException:
             if placing:
-                self._drop_unused(staged.checksum)
+                with contextlib.suppress(StorageError):
+                    self.drop_unused(staged.checksum)
             raise
         return version
+
+    def save_again(self, version_id: str, new: NewVersion) -> Version:
+        """Makes the bytes of an earlier version a new one, as `save` does. Raises `NotFound`."""
+        with self._database.transaction():
+            earlier = self.version(version_id)
+            return self._add(new, earlier.checksum, earlier.size_bytes)
+
+    def take_back(self, version: Version) -> None:
+        """Undoes the saving of an artifact's latest version, unless something was made from it meanwhile."""
+        with self._database.transaction():
+            of_version = [version.version_id]
+            if self._database.rows("SELECT 1 FROM lineage_edges WHERE input_version_id = ?", of_version):
+                return
+            self._database.execute("DELETE FROM lineage_edges WHERE output_version_id = ?", of_version)
+            self._database.execute("DELETE FROM artifact_versions WHERE version_id = ?", of_version)
+            self.settle(version.artifact_id)
+
+    def settle(self, artifact_id: str) -> None:
+        """Has an artifact show the latest of the versions it has left; one without any goes too."""
+        left = self._database.first(Version, "WHERE artifact_id = ? ORDER BY ordinal DESC LIMIT 1", [artifact_id])
+        if left is None:
+            self._database.execute("DELETE FROM artifacts WHERE artifact_id = ?", [artifact_id])
+            return
+        self._database.execute(
+            "UPDATE artifacts SET latest_version_id = ?, content_type = ?, updated_at = ? WHERE artifact_id = ?",
+            [left.version_id, left.content_type, left.created_at, artifact_id],
+        )
 
     def find(self, root_frame_id: str, filename: str) -> Artifact | None:
         where = "WHERE root_frame_id = ? AND filename = ?"
@@ -88,12 +119,45 @@ class Artifacts:
         """Raises `NotFound`."""
         version = self._database.first(Version, "WHERE version_id = ?", [version_id])
         if version is None:
-            raise NotFound("no such version", hint="list_artifacts shows what is saved, with its latest versions")
+            raise _no_such_version()
         return version
+
+    def version_of(self, artifact_id: str, version_id: str | None = None) -> Version:
+        """A version of that artifact, its latest unless one is named. Raises `NotFound`."""
+        artifact = self.get(artifact_id)
+        version = self.version(version_id or artifact.latest_version_id)
+        if version.artifact_id != artifact_id:
+            raise _no_such_version()
+        return version
+
+    def version_page(self, artifact_id: str, *, limit: int = 50, cursor: str | None = None) -> VersionListing:
+        """An artifact's versions, newest first. Raises `NotFound`, `InvalidParams` for a cursor of something else."""
+        self.get(artifact_id)
+        found = self._database.select(
+            Version,
+            "WHERE artifact_id = ? AND ordinal < ? ORDER BY ordinal DESC LIMIT ?",
+            [artifact_id, decode_cursor("versions", cursor), limit + 1],
+        )
+        versions = [msgspec.structs.asdict(version) for version in found[:limit]]
+        following = encode_cursor("versions", found[limit - 1].ordinal) if len(found) > limit else None
+        return {"count": len(versions), "versions": versions, "next_cursor": following}
+
+    def version_count(self, artifact_id: str) -> int:
+        return int(self._database.value("SELECT count(*) FROM artifact_versions WHERE artifact_id = ?", [artifact_id]))
 
     def versions(self, artifact_id: str) -> list[Version]:
         """All versions of an artifact, the oldest first."""
         return self._database.select(Version, "WHERE artifact_id = ? ORDER BY ordinal", [artifact_id])
+
+    def versions_of(self, version_ids: Sequence[str]) -> list[Version]:
+        """The versions of these ids that there are, in no particular order."""
+        return self._database.select(
+            Version, "WHERE version_id IN (SELECT value FROM json_each(?))", [msgspec.json.encode(version_ids).decode()]
+        )
+
+    def made_by(self, cell_id: str) -> list[Version]:
+        """The versions that a cell saved, the oldest first."""
+        return self._database.select(Version, "WHERE producing_cell_id = ? ORDER BY rowid", [cell_id])
 
     def list(
         self,
@@ -126,6 +190,17 @@ class Artifacts:
         following = encode_cursor("artifacts", found[limit - 1][0]) if len(found) > limit else None
         return {"count": len(artifacts), "artifacts": artifacts, "next_cursor": following}
 
+    def _add(self, new: NewVersion, checksum: str, size: int) -> Version:
+        """Writes the rows of a version whose bytes are kept already, or will be by the end of the transaction."""
+        filename = clean_filename(new.filename)
+        inputs = tuple(dict.fromkeys(new.input_version_ids))
+        if len(inputs) > MOST_INPUTS:
+            raise invalid("$.input_version_ids", f"must have at most {MOST_INPUTS} ids")
+        root = self._check_origin(new, inputs)
+        version = self._write(new, filename, root, checksum, size)
+        self._connect(version, inputs)
+        return version
+
     def _check_origin(self, new: NewVersion, inputs: Sequence[str]) -> str:
         root = self._database.value("SELECT root_frame_id FROM frames WHERE frame_id = ?", [new.frame_id])
         if root is None:
@@ -137,7 +212,7 @@ class Artifacts:
             self.version(version_id)
         return str(root)
 
-    def _write(self, staged: Staged, new: NewVersion, filename: str, root: str) -> Version:
+    def _write(self, new: NewVersion, filename: str, root: str, checksum: str, size: int) -> Version:
         now, version_id = now_ms(), new_id("v")
         artifact = self.find(root, filename)
         if artifact is None:
@@ -165,12 +240,13 @@ class Artifacts:
             ordinal=(self._database.value(latest, [artifact.artifact_id]) or 0) + 1,
             filename=filename,
             content_type=new.content_type,
-            size_bytes=staged.size,
-            checksum=staged.checksum,
+            size_bytes=size,
+            checksum=checksum,
             producing_cell_id=new.producing_cell_id,
             frame_id=new.frame_id,
             source=new.source,
             created_at=now,
+            path=new.path,
         )
         self._database.insert(version)
         return version
@@ -186,12 +262,13 @@ class Artifacts:
                 )
             )
 
-    def _drop_unused(self, checksum: str) -> None:
-        """Takes back the bytes of a save that failed at the end, unless a version came to need them."""
+    def drop_unused(self, checksum: str) -> int:
+        """Takes bytes away unless a version needs them; how many were freed. Raises `StorageError`."""
         # Placing and this both hold the write lock: no other server counts on bytes that are about to go.
-        with contextlib.suppress(StorageError), self._database.transaction():
-            if not self._database.rows("SELECT 1 FROM artifact_versions WHERE checksum = ?", [checksum]):
-                self._objects.remove(checksum)
+        with self._database.transaction():
+            if self._database.rows("SELECT 1 FROM artifact_versions WHERE checksum = ?", [checksum]):
+                return 0
+            return self._objects.remove(checksum)
 
 
 _OF_VERSION = ("ordinal", "size_bytes", "checksum")
@@ -201,6 +278,10 @@ _LISTED = (
     f" {', '.join(f'artifact_versions.{name}' for name in _OF_VERSION)}"
     " FROM artifacts JOIN artifact_versions ON version_id = latest_version_id"
 )
+
+
+def _no_such_version() -> NotFound:
+    return NotFound("no such version", hint="list_artifacts shows what is saved, with its latest versions")
 
 
 def _containing(text: str) -> str:

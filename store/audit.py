@@ -9,7 +9,7 @@ import msgspec
 from .rows import HostCall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from .sqlite import Database
 
@@ -28,14 +28,14 @@ class Audit:
             self._database.insert_many([_bounded(call) for call in calls])
 
     def list(
-        self, *, tool: str | None = None, since: int | None = None, denied: bool = False, limit: int = 100
+        self, *, methods: Collection[str] = (), since: int | None = None, denied: bool = False, limit: int = 100
     ) -> list[HostCall]:
-        """The latest calls, newest first; `since` in ms; `denied` leaves only those refused by rule or by guard."""
+        """The latest calls, newest first, of these methods if any; `since` in ms; `denied`: by a rule or a guard."""
         conditions = ["at >= ?"]
         values: list[str | int] = [since or 0]
-        if tool is not None:
-            conditions.append("method = ?")
-            values.append(tool)
+        if methods:
+            conditions.append(f"method IN ({', '.join('?' * len(methods))})")
+            values.extend(methods)
         if denied:
             conditions.append("error_kind IN ('permission', 'denied')")
         rest = f"WHERE {' AND '.join(conditions)} ORDER BY call_id DESC LIMIT ?"

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 class Control:
     """One data folder's control.db; opened by the first use of anything in it."""
 
-    def __init__(self, data_dir: Path, *, lock: threading.RLock, busy_timeout_s: float) -> None:
+    def __init__(
+        self, data_dir: Path, *, lock: threading.RLock, busy_timeout_s: float, read_only: bool = False
+    ) -> None:
         # FULL: a rule or an audit row that was answered for survives a power cut.
         self.database = Database(
             data_dir / "control.db",
@@ -31,6 +33,7 @@ class Control:
             synchronous="FULL",
             lock=lock,
             busy_timeout_s=busy_timeout_s,
+            read_only=read_only,
         )
         self.rules = Rules(self.database)
         self.requests = Requests(self.database)

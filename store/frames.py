@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
 
+from .cells import CELLS_BITS, first_cell
 from .checks import check_one_of, check_text, invalid
 from .cursors import decode_cursor, encode_cursor
 from .errors import NotFound
 from .ids import FRAME_ID, new_id, now_ms
 from .rows import Frame
-from .search import match_all_words
+from .search import Vocabulary, match_all, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,7 @@ class Frames:
         self._database = database
         self._cells = cells
         self._claim = claim
+        self._words = Vocabulary(database, "cells_fts")
 
     def add(
         self,
@@ -155,13 +157,50 @@ class Frames:
 
         A word matches words that begin with it; any text is a valid pattern.
         """
-        words = match_all_words(pattern)
+        words = words_of(pattern)
+        below = decode_cursor("frames", cursor)
+        conditions, values = _filter(status, roots_only=roots_only)
         frames: list[dict[str, Any]] = []
         following = None
         if words:
-            conditions, values = _filter(status, roots_only=roots_only)
-            frames, following = self._page([*conditions, _MATCHES], [*values, words, words], limit, cursor)
+            found = self._named(words, conditions, values, below, limit + 1)
+            found |= self._worked(words, conditions, values, below, limit + 1)
+            newest = sorted(found, reverse=True)[: limit + 1]
+            rowids = msgspec.json.encode(newest).decode()
+            frames, following = self._page(["rowid IN (SELECT value FROM json_each(?))"], [rowids], limit, cursor)
         return {"mode": "search", "pattern": pattern, "frames": frames, "next_cursor": following}
+
+    def _named(self, words: list[str], conditions: list[str], values: list[Any], below: int, most: int) -> set[int]:
+        """Row ids of the newest frames below that one whose name or summary has all words."""
+        where = " AND ".join(["frames_fts MATCH ?", "frames_fts.rowid < ?", *conditions])
+        sql = (
+            "SELECT frames_fts.rowid FROM frames_fts CROSS JOIN frames ON frames.rowid = frames_fts.rowid"
+            f" WHERE {where} ORDER BY frames_fts.rowid DESC LIMIT ?"
+        )
+        return {rowid for (rowid,) in self._database.rows(sql, [match_all(words), below, *values, most])}
+
+    def _worked(self, words: list[str], conditions: list[str], values: list[Any], below: int, most: int) -> set[int]:
+        """Row ids of the newest frames below that one with a cell that has all words.
+
+        Cells stand in the order of their frames, so the matching ones are read newest frame first, some at a time;
+        what is left of a frame that is found is passed over.
+        """
+        query = self._words.match_all(words)
+        found: set[int] = set()
+        if query is None:
+            return found
+        where = " AND ".join(["cells_fts MATCH ?", "cells_fts.rowid < ?", *conditions])
+        sql = (
+            "SELECT frames.rowid FROM cells_fts CROSS JOIN frames ON frames.rowid = cells_fts.rowid >> ?"
+            f" WHERE {where} ORDER BY cells_fts.rowid DESC LIMIT ?"
+        )
+        some = most * _CELLS_READ
+        while True:
+            rows = self._database.rows(sql, [CELLS_BITS, query, first_cell(below), *values, some])
+            found.update(rowid for (rowid,) in rows)
+            if len(rows) < some or len(found) >= most:
+                return found
+            below = rows[-1][0]
 
     def detail(self, frame_id: str, *, page: int = 0, page_size: int = 50) -> FrameDetail:
         """The frame with the page of its cells, in order of `seq`. Raises `NotFound`."""
@@ -194,10 +233,8 @@ class Frames:
 
 
 _COLUMNS = ", ".join(Frame.__struct_fields__)
-_MATCHES = (
-    "(rowid IN (SELECT rowid FROM frames_fts WHERE frames_fts MATCH ?) OR frame_id IN"
-    " (SELECT frame_id FROM cells WHERE rowid IN (SELECT rowid FROM cells_fts WHERE cells_fts MATCH ?)))"
-)
+_CELLS_READ = 16
+"""Matching cells read at once for each frame that is wanted."""
 
 
 def _filter(status: str | None, *, roots_only: bool) -> tuple[list[str], list[Any]]:

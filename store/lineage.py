@@ -5,6 +5,7 @@ In every edge `from` is the input and `to` the output, whichever way the walk go
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Lineages:
             "frame_id": version.frame_id,
             "producing_cell_id": cell,
             "code": self._cells.get(cell).code if cell else None,
-            "inputs": self._inputs(version_id),
+            "inputs": self.inputs(version_id),
             "extraction_pending": False,
         }
 
@@ -89,7 +90,8 @@ class Lineages:
         walk = _WALK.format(near=near, far=far)
         walked = _Walk(self._database.rows(walk, [version_id, max_nodes + 1]))
         depths = walked.depths(version_id, max_depth)
-        reason = "max_nodes" if len(depths) > max_nodes else "max_depth" if walked.goes_on(depths) else None
+        # What the query reached and the depths did not lies deeper.
+        reason = "max_nodes" if len(depths) > max_nodes else "max_depth" if len(depths) < len(walked.names) else None
         nodes = list(depths)[:max_nodes]
         graph: LineageGraph = {
             "root": version_id,
@@ -102,7 +104,8 @@ class Lineages:
             graph["reason"] = reason
         return graph
 
-    def _inputs(self, version_id: str) -> list[Input]:
+    def inputs(self, version_id: str) -> list[Input]:
+        """What a version was made from, in the order it was told."""
         sql = (
             "SELECT version_id, filename FROM lineage_edges JOIN artifact_versions"
             " ON version_id = input_version_id WHERE output_version_id = ? ORDER BY lineage_edges.rowid"
@@ -143,24 +146,22 @@ class _Walk:
         """Steps from the root, nearest first, of every version walked within `max_depth`."""
         depths, frontier = {root: 0}, [root]
         for depth in range(1, max_depth + 1):
-            reached = dict.fromkeys(
-                found
-                for version_id in frontier
-                for found in self._next[version_id]
-                if found in self.names and found not in depths
-            )
-            depths.update(dict.fromkeys(reached, depth))
-            frontier = list(reached)
+            beyond = dict.fromkeys(chain.from_iterable(self._next[version_id] for version_id in frontier))
+            frontier = [found for found in beyond if found not in depths and found in self.names]
+            if not frontier:
+                break
+            depths.update(dict.fromkeys(frontier, depth))
         return depths
-
-    def goes_on(self, depths: dict[str, int]) -> bool:
-        """Whether anything lies beyond what the depths reach."""
-        return any(found not in depths for version_id in depths for found in self._next[version_id])
 
     def edges(self, nodes: list[str], direction: Direction) -> list[LineageEdge]:
         """The edges between the nodes, as input → output."""
-        kept = set(nodes)
-        pairs = ((node, found) for node in nodes for found in self._next[node] if found in kept)
-        if direction == "up":
-            return [{"from": found, "to": node, "direction": "up"} for node, found in pairs]
-        return [{"from": node, "to": found, "direction": "down"} for node, found in pairs]
+        kept, whole = set(nodes), len(nodes) == len(self.names)
+        edges: list[LineageEdge] = []
+        for node in nodes:
+            following = self._next[node]
+            reached = following if whole else [found for found in following if found in kept]
+            if direction == "up":
+                edges.extend([{"from": found, "to": node, "direction": "up"} for found in reached])
+            else:
+                edges.extend([{"from": node, "to": found, "direction": "down"} for found in reached])
+        return edges

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -22,9 +23,11 @@ from .folders import make_private_folder, sync_folder
 from .sources import copy_hashed, open_source
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
 _INCOMING = ".incoming-"
+_CHUNK = 1 << 20
+_SPOILT_HINT = "put the project's objects folder back from a copy; other versions are not affected"
 
 
 class Staged(msgspec.Struct, frozen=True):
@@ -63,19 +66,18 @@ class Objects:
                 path.unlink(missing_ok=True)
                 os.close(descriptor)
 
-    def place(self, staged: Staged) -> bool:
-        """Gives the staged bytes their name; false when they were there already, whole. Raises `StorageError`."""
+    def place(self, staged: Staged) -> None:
+        """Gives the staged bytes their name. Raises `StorageError`.
+
+        They take the place of what has that name already: whoever spoilt those bytes has not spoilt this save.
+        """
         target = self.path(staged.checksum)
-        with contextlib.suppress(OSError):
-            if target.stat().st_size == staged.size:
-                return False
         make_private_folder(target.parent)
         try:
             staged.path.replace(target)
             sync_folder(target.parent)
         except OSError as error:
             raise write_fault(error) from error
-        return True
 
     def put(self, source: Path | BinaryIO) -> tuple[str, int]:
         """Keeps the bytes and returns their SHA-256 (hex) and size. Raises what `stage` and `place` raise."""
@@ -83,9 +85,13 @@ class Objects:
             self.place(staged)
         return staged.checksum, staged.size
 
-    def remove(self, checksum: str) -> None:
-        """Takes the bytes away; only for who knows that no version names them."""
-        self.path(checksum).unlink(missing_ok=True)
+    def remove(self, checksum: str) -> int:
+        """Takes the bytes away and returns how many they were; only for who knows that no version names them."""
+        path, size = self.path(checksum), 0
+        with contextlib.suppress(FileNotFoundError):
+            size = path.stat().st_size
+            path.unlink()
+        return size
 
     def open(self, checksum: str, size: int | None = None) -> BinaryIO:
         """Opens the bytes for reading; with `size`, only if they are whole. Raises `StorageError`."""
@@ -97,6 +103,22 @@ class Objects:
             opened.close()
             raise _lost()
         return opened
+
+    def copy(self, checksum: str, size: int, write: Callable[[bytes], object]) -> None:
+        """Hands the bytes on in pieces. Raises `StorageError` at the end unless they are those that were saved."""
+        digest = hashlib.sha256()
+        with self.open(checksum, size) as reading:
+            while piece := _read(reading):
+                digest.update(piece)
+                write(piece)
+        if digest.hexdigest() != checksum:
+            raise not_as_saved()
+
+    def read(self, checksum: str, size: int) -> bytes:
+        """All the bytes, as they were saved. Raises `StorageError`."""
+        pieces: list[bytes] = []
+        self.copy(checksum, size, pieces.append)
+        return b"".join(pieces)
 
     def _incoming(self) -> tuple[Path, int]:
         make_private_folder(self._folder)
@@ -116,22 +138,42 @@ class Objects:
         """Removes, once, what servers that were killed left half copied."""
         if not self._swept:
             self._swept = True
-            for path in self._folder.glob(f"{_INCOMING}*"):
-                with contextlib.suppress(OSError):
-                    _remove_if_abandoned(path)
+            for path in self.abandoned():
+                self.remove_abandoned(path)
+
+    def abandoned(self) -> list[Path]:
+        """What servers that were killed left half copied; what is being copied now is not among it."""
+        return [path for path in self._folder.glob(f"{_INCOMING}*") if _if_free(path, lambda: None)]
+
+    def remove_abandoned(self, path: Path) -> bool:
+        """Removes one of `abandoned`; false when it has gone meanwhile."""
+        return _if_free(path, path.unlink)
 
 
-def _remove_if_abandoned(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _if_free(path: Path, act: Callable[[], None]) -> bool:
+    """Acts while nobody else can hold the file; false when somebody does, or it is not there."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            act()
+        finally:
+            os.close(descriptor)
+        return True
+    return False
+
+
+def _read(reading: BinaryIO) -> bytes:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink()
-    finally:
-        os.close(descriptor)
+        return reading.read(_CHUNK)
+    except OSError as error:
+        raise _lost() from error
+
+
+def not_as_saved() -> StorageError:
+    """The error for bytes that somebody changed."""
+    return StorageError("the bytes of this version are not those that were saved", hint=_SPOILT_HINT)
 
 
 def _lost() -> StorageError:
-    return StorageError(
-        "the bytes of this version are missing or incomplete",
-        hint="put the project's objects folder back from a copy; other versions are not affected",
-    )
+    return StorageError("the bytes of this version are missing or incomplete", hint=_SPOILT_HINT)

@@ -38,6 +38,7 @@ class Records:
         busy_timeout_s: float,
         on_open: Callable[[], None],
         claim_frame: Callable[[str], None],
+        read_only: bool = False,
     ) -> None:
         self.project_id = project_id
         self.folder = folder
@@ -49,6 +50,7 @@ class Records:
             lock=lock,
             busy_timeout_s=busy_timeout_s,
             on_open=on_open,
+            read_only=read_only,
         )
         self.objects = Objects(folder / "objects")
         self.cells = Cells(self.database)
@@ -64,7 +66,7 @@ class Records:
 
     def job_folder(self, exec_id: str) -> Path:
         """Where the job's logs are; made if it is missing. Raises `StorageError`."""
-        folder = self._logs(exec_id)
+        folder = self.log_folder(exec_id)
         make_private_folder(folder)
         return folder
 
@@ -77,20 +79,21 @@ class Records:
                 status="lost",
                 ended_at=now_ms(),
                 ended_by="server",
-                stdout_bytes=_size(self._logs(job.exec_id) / "stdout.log"),
-                stderr_bytes=_size(self._logs(job.exec_id) / "stderr.log"),
+                stdout_bytes=_size(self.log_folder(job.exec_id) / "stdout.log"),
+                stderr_bytes=_size(self.log_folder(job.exec_id) / "stderr.log"),
             )
         return lost
 
     def remove_job(self, job: Job) -> None:
         """Takes away an ended job: its logs first, so that whoever is killed in between goes on there later."""
-        shutil.rmtree(self._logs(job.exec_id), ignore_errors=True)
+        shutil.rmtree(self.log_folder(job.exec_id), ignore_errors=True)
         self.jobs.remove(job)
 
     def close(self) -> None:
         self.database.close()
 
-    def _logs(self, exec_id: str) -> Path:
+    def log_folder(self, exec_id: str) -> Path:
+        """Where the job's logs are, if it has any. Raises `NotFound` for what is no job's id."""
         # The id names a folder: nothing else may be in it.
         if not EXEC_ID.fullmatch(exec_id):
             raise NotFound("no such job", hint="exec_list lists this project's jobs")

@@ -114,6 +114,7 @@ class Version(Row, frozen=True, kw_only=True):
     frame_id: Annotated[str, "the frame it was saved in"]
     source: Annotated[str, "how it came here: save, output, restore, …"]
     created_at: Annotated[int, "when it was saved"]
+    path: Annotated[str | None, "the workspace file it was saved from, where a restored version goes back to"] = None
 
 
 class Edge(Row, frozen=True, kw_only=True):

@@ -1,17 +1,65 @@
-"""Turns whatever a caller types into a full-text query that SQLite takes."""
+"""Turns whatever a caller types into full-text queries that SQLite takes, and takes fast."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
-def match_all_words(text: str) -> str | None:
-    """An FTS5 query for texts with words that begin with each word of `text`; `None` if there is no word in it.
+if TYPE_CHECKING:
+    from .sqlite import Database
 
-    match_all_words('plot "x') == '"plot"* "x"*'
+_MOST_TERMS = 100
+
+
+def words_of(text: str) -> list[str]:
+    """The words in a text, split where the tokeniser splits: a word of punctuation alone would match nothing."""
+    return "".join(character if character.isalnum() else " " for character in text).split()
+
+
+def match_all(words: list[str]) -> str:
+    """An FTS5 query for texts with words that begin with each of `words`.
+
+    match_all(["plot", "x"]) == '"plot"* AND "x"*'
     """
-    words = "".join(_kept(character) for character in text).split()
-    return " ".join(f'"{word}"*' for word in words) or None
+    return " AND ".join(f'"{word}"*' for word in words)
 
 
-def _kept(character: str) -> str:
-    # What the tokeniser splits at splits here too, or a word of punctuation alone would match nothing.
-    return character if character.isalnum() else " "
+class Vocabulary:
+    """The terms of a full-text table, to say in a query which of them begin with a word.
+
+    SQLite lists every match of `"plot"*` before it gives the first, a tenth of a second for a word that is in most of
+    a million cells; of `("plot" OR "plots")` it gives the first at once.
+    """
+
+    def __init__(self, database: Database, table: str) -> None:
+        self._database = database
+        self._table = table
+
+    def match_all(self, words: list[str]) -> str | None:
+        """As `match_all`, and None if one of the words begins no term there is."""
+        vocabulary = f"fts5vocab(main, {self._table}, instance)"
+        self._database.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{self._table}_terms USING {vocabulary}")
+        parts: list[str] = []
+        for word in words:
+            # What others become in the index (ü is u there) only the tokeniser knows.
+            terms = self._terms(word.lower()) if word.isascii() else None
+            if terms is None:
+                parts.append(match_all([word]))
+            elif terms:
+                named = " OR ".join(f'"{term}"' for term in terms)
+                parts.append(f"({named})")
+            else:
+                return None
+        return " AND ".join(parts)
+
+    def _terms(self, prefix: str) -> list[str] | None:
+        """The terms that begin with it; None if they are more than a query should name."""
+        terms: list[str] = []
+        at_least = prefix
+        while len(terms) <= _MOST_TERMS:
+            sql = f"SELECT term FROM temp.{self._table}_terms WHERE term >= ? LIMIT 1"
+            term = self._database.value(sql, [at_least])
+            if term is None or not term.startswith(prefix):
+                return terms
+            terms.append(term)
+            at_least = f"{term}\0"  # the next text there can be
+        return None

@@ -39,6 +39,10 @@ class Sessions:
             " SET workspace = excluded.workspace, last_seen_at = excluded.last_seen_at",
         )
 
+    def workspaces(self) -> list[str]:
+        """Every folder that a session works in."""
+        return [workspace for (workspace,) in self._database.rows("SELECT DISTINCT workspace FROM sessions")]
+
     def touch(self, root_frame_id: str) -> None:
         """Notes that a server uses the session now."""
         now = now_ms()

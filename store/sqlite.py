@@ -56,8 +56,10 @@ class Database:
         lock: threading.RLock | None = None,
         busy_timeout_s: float = 5.0,
         on_open: Callable[[], None] | None = None,
+        read_only: bool = False,
     ) -> None:
         self.path = path
+        self._read_only = read_only
         self.lock = lock or threading.RLock()
         self._name = name
         self._schema = schema
@@ -77,9 +79,9 @@ class Database:
             if self._connection is None:
                 if self._closed:
                     raise Closed("the store is closed", hint="open the data folder again")
-                if self._on_open:
+                if self._on_open and not self._read_only:
                     self._on_open()
-                self._connection = self._connect()
+                self._connection = self._connect_read_only() if self._read_only else self._connect()
             return self._connection
 
     def close(self) -> None:
@@ -115,12 +117,16 @@ class Database:
         found = self.rows(f"{_select(row)} {rest}", values)
         return _reader(row)(found[0]) if found else None
 
-    def insert(self, row: Row, otherwise: str = "") -> list[tuple[Any, ...]]:
-        """Adds one row; `otherwise` is the ON CONFLICT clause, and its RETURNING gives the rows returned.
+    def insert(self, row: Row, otherwise: str = "", *, rowid: int | None = None) -> list[tuple[Any, ...]]:
+        """Adds one row, at its place in the table where `rowid` names one.
 
+        `otherwise` is the ON CONFLICT clause, and its RETURNING gives the rows returned.
         Without one, a second row of the same key raises `sqlite3.IntegrityError`.
         """
-        return self.rows(f"{_insert(type(row))} {otherwise}", msgspec.structs.astuple(row))
+        values = msgspec.structs.astuple(row)
+        if rowid is not None:
+            return self.rows(f"{_insert(type(row), placed=True)} {otherwise}", [*values, rowid])
+        return self.rows(f"{_insert(type(row))} {otherwise}", values)
 
     def insert_many(self, rows: Sequence[Row]) -> None:
         """Adds rows of one table, many with each statement, for after each the thread queues for the interpreter.
@@ -131,6 +137,11 @@ class Database:
             some = rows[start : start + _TOGETHER]
             values = [value for row in some for value in msgspec.structs.astuple(row)]
             self.rows(_insert(type(some[0]), len(some)), values)
+
+    def give_back_space(self) -> None:
+        """Returns the pages of what was deleted to the disk, as far as no reader stands in the way."""
+        for pragma in ("incremental_vacuum", "wal_checkpoint(TRUNCATE)"):
+            self.rows(f"PRAGMA {pragma}")
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[None]:
@@ -163,9 +174,23 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         self._make_file()
+        return self._connected("mode=rw", self._prepare)
+
+    def _connect_read_only(self) -> sqlite3.Connection:
+        """The file as it is, for whoever only looks: nothing is made, and nothing in it can be changed."""
+        if not self.path.exists():
+            raise StorageError(
+                f"{self._name} is not there: nothing has been recorded yet",
+                hint="name the right folder with --data-dir and --project; a server's first call makes its records",
+            )
+        # In a folder nobody may write SQLite cannot make the -shm file that a log needs; without one there is no log.
+        alone = not _may_write(self.path.parent, os.W_OK) and not self.path.with_name(f"{self.path.name}-wal").exists()
+        return self._connected("mode=ro&immutable=1" if alone else "mode=ro", self._check_version)
+
+    def _connected(self, mode: str, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
         with self._faults():
             connection = sqlite3.connect(
-                f"{self.path.absolute().as_uri()}?mode=rw",
+                f"{self.path.absolute().as_uri()}?{mode}",
                 uri=True,
                 timeout=self._busy_timeout_s,
                 isolation_level=None,
@@ -173,7 +198,7 @@ class Database:
                 cached_statements=256,
             )
             try:
-                self._prepare(connection)
+                prepare(connection)
             except BaseException:
                 connection.close()
                 raise
@@ -195,7 +220,8 @@ class Database:
                 hint="give this user write access to the data folder, or choose another one with --data-dir",
             )
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
+    def _check_version(self, connection: sqlite3.Connection) -> set[str]:
+        """The migrations that the file still lacks; to whoever only looks that is an error."""
         applied = self._applied(connection)
         known = {step.name for step in self._schema.steps}
         if applied - known:
@@ -203,11 +229,20 @@ class Database:
                 f"{self._name} was made by a newer version of cellhost",
                 hint="upgrade cellhost, or choose another data folder with --data-dir",
             )
+        if self._read_only and known - applied:
+            raise StorageError(
+                f"{self._name} was made by an older version of cellhost",
+                hint="start a server with this data folder once: it brings the file up to date",
+            )
+        return known - applied
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        pending = self._check_version(connection)
         for setting in _SETTINGS:
             connection.execute(setting)
         self._use_wal(connection)
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        if known - applied:
+        if pending:
             _migrate(connection, self._schema)
 
     def _applied(self, connection: sqlite3.Connection) -> set[str]:
@@ -250,8 +285,8 @@ def _select(row: type[Row]) -> str:
 
 
 @cache
-def _insert(row: type[Row], count: int = 1) -> str:
-    names = row.__struct_fields__
+def _insert(row: type[Row], count: int = 1, *, placed: bool = False) -> str:
+    names = (*row.__struct_fields__, "rowid") if placed else row.__struct_fields__
     values = f"({', '.join('?' * len(names))})"
     return f"INSERT INTO {row.table} ({', '.join(names)}) VALUES {', '.join([values] * count)}"
 

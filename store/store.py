@@ -34,15 +34,19 @@ _log = logging.getLogger(__name__)
 
 
 class Store:
-    """One data folder; several servers may have the same one open."""
+    """One data folder; several servers may have the same one open.
 
-    def __init__(self, data_dir: Path | str, *, busy_timeout_s: float = 5.0) -> None:
+    `read_only`: nothing is made and nothing can be changed; what is not there yet is a `StorageError`.
+    """
+
+    def __init__(self, data_dir: Path | str, *, busy_timeout_s: float = 5.0, read_only: bool = False) -> None:
         self.data_dir = Path(data_dir).absolute()
         self._lock = threading.RLock()
         self._busy_timeout_s = busy_timeout_s
+        self._read_only = read_only
         self._closed = False
         self._projects: dict[str, Records] = {}
-        self.control = Control(self.data_dir, lock=self._lock, busy_timeout_s=busy_timeout_s)
+        self.control = Control(self.data_dir, lock=self._lock, busy_timeout_s=busy_timeout_s, read_only=read_only)
 
     def __enter__(self) -> Self:
         return self
@@ -153,6 +157,7 @@ class Store:
             busy_timeout_s=self._busy_timeout_s,
             on_open=lambda: self.control.projects.add(project_id),
             claim_frame=lambda frame_id: self.control.projects.claim_frame(frame_id, project_id),
+            read_only=self._read_only,
         )
 
     def _mark_lost_in(self, project_id: str, server_id: str) -> int:

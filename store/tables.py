@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import msgspec
 
 from . import rows
+from .browsing import STATEMENTS
 
 SqlType = type[str] | type[int] | type[float]
 
@@ -101,6 +102,11 @@ _OF_SESSION = "root_frame_id = caller_session()"
 _ARTIFACT_OF_SESSION = f"artifact_id IN (SELECT artifact_id FROM artifacts WHERE {_OF_SESSION})"
 _EDGE_OF_SESSION = f"output_version_id IN (SELECT version_id FROM artifact_versions WHERE {_ARTIFACT_OF_SESSION})"
 
+# As `cells.py` places them.
+_PLACE_CELLS = """
+    UPDATE cells SET rowid = seq + (SELECT frames.rowid << 24 FROM frames WHERE frames.frame_id = cells.frame_id)
+"""
+
 # A later table may refer to an earlier one only: they are made in this order.
 RECORDS = Schema(
     name="cellhost-records",
@@ -169,7 +175,14 @@ RECORDS = Schema(
             session=_EDGE_OF_SESSION,
         ),
     ),
-    steps=(Step("tables"), Step("cell_outputs"), Step("job_sessions")),
+    steps=(
+        Step("tables"),
+        Step("cell_outputs"),
+        Step("job_sessions"),
+        Step("paths_of_versions"),
+        Step("cells_in_order_of_frames", (_PLACE_CELLS, "INSERT INTO cells_fts (cells_fts) VALUES ('rebuild')")),
+        Step("views", STATEMENTS),
+    ),
 )
 
 _FIRST_RULES = """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 
 
-class _NewFile:
+class NewFile:
     """A file being written; its bytes are counted and hashed on their way."""
 
     def __init__(self, file: BinaryIO, *, replaces: bool) -> None:
@@ -36,6 +36,11 @@ class _NewFile:
         self._file.write(data)
         self._digest.update(data)
         self.bytes += len(data)
+
+    def sync(self) -> None:
+        """Have what is written so far on the disk, so that little can go wrong after it."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
 
     def copy(self, path: Path) -> None:
         """Add what another file holds."""
@@ -69,7 +74,7 @@ def write_file(path: Path, content: str, *, append: bool, expect_checksum: str |
             [Issue("$.expect_checksum", "is not the checksum of the file as it is now")],
             hint="read_file again, and write with the checksum it gives",
         )
-    with _replacing(path) as file:
+    with replacing(path) as file:
         if append and file.replaces:
             file.copy(path)
         file.write(content.encode("utf-8"))
@@ -101,7 +106,7 @@ def edit_file(path: Path, old: str, new: str, *, replace_all: bool, max_bytes: i
     # Before it is made: many short pieces and one long replacement are more than any memory holds.
     if len(data) + count * (len(new.encode()) - len(old.encode())) > max_bytes:
         raise TooLarge("the file would be too large", hint="change it in a job")
-    with _replacing(path) as target:
+    with replacing(path) as target:
         target.write(text.replace(old, new).encode("utf-8"))
     return target.written(count)
 
@@ -123,21 +128,54 @@ def _checksum(path: Path) -> str | None:
 
 
 @contextmanager
-def _replacing(path: Path) -> Generator[_NewFile]:
+def replacing(path: Path) -> Generator[NewFile]:
     """A file beside `path` that takes its place when the block ends well.
 
     Whoever reads meanwhile sees the old bytes or the new ones.
     """
     with storage_errors("write"):
         mode = _mode(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_beside(path) as (file, temporary):
-            yield _NewFile(file, replaces=mode is not None)
-            file.flush()
-            if mode is not None:
-                os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
+        with beside(path, mode) as (file, temporary):
+            yield file
+            file.sync()
             temporary.replace(path)
+
+
+@contextmanager
+def making(path: Path) -> Generator[NewFile]:
+    """A file that gets its name when the block ends well.
+
+    Raises:
+        InvalidParams: there is something of that name, now or by then.
+    """
+    with storage_errors("write"):
+        if path.exists():
+            raise _taken()
+        with beside(path) as (file, temporary):
+            yield file
+            file.sync()
+            try:
+                path.hardlink_to(temporary)  # unlike a rename it never takes the place of another file
+            except FileExistsError:
+                raise _taken() from None
+
+
+def _taken() -> InvalidParams:
+    return InvalidParams(
+        "the file is there already",
+        [Issue("$.filename", "names a file that is there")],
+        hint="give another filename",
+    )
+
+
+@contextmanager
+def beside(path: Path, mode: int | None = None) -> Generator[tuple[NewFile, Path]]:
+    """A file of a temporary name in the folder of `path`, which is made if it is missing; it is gone at the end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with temporary_beside(path) as (file, temporary):
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
+        yield NewFile(file, replaces=mode is not None), temporary
 
 
 def _mode(path: Path) -> int | None:

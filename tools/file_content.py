@@ -107,8 +107,8 @@ def read_file(
     with open_regular(path) as file:
         whole = measure(file)
         if encoding == "base64":
-            return _read_bytes(file, whole, offset, limit, max_bytes)
-        return _read_lines(file, whole, offset, limit or DEFAULT_LINES, max_bytes)
+            return read_bytes(file, whole, offset, limit, max_bytes)
+        return read_lines(file, whole, offset, limit or DEFAULT_LINES, max_bytes)
 
 
 def measure(file: BinaryIO) -> Measured:
@@ -124,7 +124,8 @@ def measure(file: BinaryIO) -> Measured:
     return Measured(size, lines + (last != b"\n"), digest.hexdigest())
 
 
-def _read_bytes(file: BinaryIO, whole: Measured, offset: int, limit: int | None, max_bytes: int) -> ReadContent:
+def read_bytes(file: BinaryIO, whole: Measured, offset: int, limit: int | None, max_bytes: int) -> ReadContent:
+    """Bytes as base64, from the `offset`th, counted from 1."""
     fits = max_bytes // 4 * 3  # base64 writes 4 characters for 3 bytes
     file.seek(offset - 1)
     piece = file.read(min(limit or fits, fits))
@@ -132,7 +133,8 @@ def _read_bytes(file: BinaryIO, whole: Measured, offset: int, limit: int | None,
     return ReadContent(content, whole.bytes, None, whole.checksum, offset - 1 + len(piece) < whole.bytes)
 
 
-def _read_lines(file: BinaryIO, whole: Measured, offset: int, limit: int, max_bytes: int) -> ReadContent:
+def read_lines(file: BinaryIO, whole: Measured, offset: int, limit: int, max_bytes: int) -> ReadContent:
+    """Lines of text, from the `offset`th, counted from 1. Raises `InvalidParams` unless they are UTF-8."""
     file.seek(0)
     _skip_lines(file, min(offset - 1, whole.lines))
     data, cut = _take_lines(file, limit, max_bytes)

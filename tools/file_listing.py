@@ -10,7 +10,7 @@ import msgspec
 
 from ..store.errors import InvalidParams, Issue, StorageError
 from .globs import compile_glob
-from .workspace import is_secret, is_temporary
+from .workspace import COPIES_FOLDER, is_secret, is_temporary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +108,7 @@ def _walk(root: str, glob: PathGlob) -> Iterator[Found | None]:
     while pending:
         entry, prefix, places = pending.pop()
         file = None
-        if not is_secret(entry.name) and not is_temporary(entry.name):
+        if not (is_secret(entry.name) or is_temporary(entry.name) or entry.name == COPIES_FOLDER):
             if _is_folder(entry):
                 inside = glob.inside(places, entry.name)
                 below = _entries(entry.path) if inside else []

@@ -82,7 +82,7 @@ class Host:
         self.ending = anyio.Event()
         """Set when the host is about to end: whatever waits for news ends with what it has."""
         self.keeper = Keeper()
-        self.methods = _method_table()
+        self.methods = method_table()
         self.open_door: Callable[[], Awaitable[Path]] | None = None
         """Makes the socket that jobs call back through; set by whoever serves it."""
         self.asker: Callable[[], Ask | None] = lambda: None
@@ -249,6 +249,9 @@ class Host:
         try:
             if call.identity is None:
                 call.identity = await self.session.caller(call.door)
+            if isinstance(method, Tool) and method.path_from_records:
+                named = await self._with_recorded_path(method, named, typed, call.caller)
+                entry.keys = method.resource_keys(named)
             if isinstance(method, Tool) and method.requires_approval:
                 subject = _subject(method, named, call.caller)
                 admission = await self.gate.admit(subject)
@@ -308,39 +311,49 @@ class Host:
         tool = REGISTRY.find(name)
         try:
             given = normalise(arguments, tool.signature)
-            validate(given, tool.signature)
+            typed = validate(given, tool.signature)
         except InvalidParams as error:
             raise _inside("$.arguments", error) from None
         if not tool.requires_approval:
             return Verdict("allow")
-        return await self.gate.check(_subject(tool, self._canonical(tool, given.named), caller))
+        named = self._canonical(tool, given.named)
+        if tool.path_from_records:
+            named = await self._with_recorded_path(tool, named, typed, caller)
+        return await self.gate.check(_subject(tool, named, caller))
 
     def _method(self, name: str, call: Call) -> Method[Any, Any]:
         method = self.methods.get(name)
         if method is None or call.door not in method.doors:
             reachable = [known for known, other in self.methods.items() if call.door in other.doors]
-            raise UnknownMethod(f"unknown method {shortened(name)}", hint=_nearest(name, reachable))
+            raise UnknownMethod(f"unknown method {shortened(name)}", hint=nearest_hint(name, reachable))
         return method
 
     def _canonical(self, method: Method[Any, Any], named: dict[str, Any]) -> dict[str, Any]:
         """Arguments as rules and keys see them: a path by its one name inside the workspace; vetoes happen here."""
         path = getattr(method, "path_parameter", None)
-        if path is None:
+        if path is None or path not in named:
             return named
         return named | {path: self.workspace.relative(named[path])}
+
+    async def _with_recorded_path(
+        self, tool: Tool[Any, Any], named: dict[str, Any], typed: msgspec.Struct, caller: Caller
+    ) -> dict[str, Any]:
+        path = await tool.recorded_path(typed, self, caller.project_id)
+        return self._canonical(tool, named | {tool.path_parameter or "path": path})
 
 
 _OTHERS = (*HARNESS_METHODS, *CALLBACK_METHODS, *RESOURCE_METHODS)
 
 
-def _method_table() -> dict[str, Method[Any, Any]]:
+def method_table() -> dict[str, Method[Any, Any]]:
+    """Every method by each of its names."""
     table: dict[str, Method[Any, Any]] = {method.name: method for method in _OTHERS}
     for tool in REGISTRY.tools.values():
         table |= {tool.name: tool, tool.host_method: tool}
     return table
 
 
-UNAUDITED = frozenset(name for name, method in _method_table().items() if not method.audited)
+UNAUDITED = frozenset(name for name, method in method_table().items() if not method.audited)
 
 
 def _subject(tool: Tool[Any, Any], named: dict[str, Any], caller: Caller) -> Subject:
@@ -355,7 +368,8 @@ def _inside(path: str, error: InvalidParams) -> InvalidParams:
     return InvalidParams(error.message, issues, hint=error.hint)
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest_hint(name: str, known: Iterable[str]) -> str:
+    """The hint for a name that is none of the known ones."""
     nearest = difflib.get_close_matches(name[:MAX_SHOWN_NAME], known, n=1)
     return f"did you mean {nearest[0]}?" if nearest else "tools/list or rpc.discover lists what there is"
 

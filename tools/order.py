@@ -1,7 +1,8 @@
 """Order of calls that share a resource key.
 
 Two turns that share a key, one of them mutating, run one after the other in order of arrival; all others run side
-by side. A turn depends only on earlier turns, so there is no deadlock.
+by side. A turn depends only on earlier turns, so there is no deadlock. `EVERY_FILE` is shared with every key of a
+file: for a call that cannot tell yet which file it will write.
 
     turn = order.enter(("workspace:a.txt",), mutating=True)
     await turn.started()
@@ -17,6 +18,9 @@ import anyio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_FILE = "workspace:"
+EVERY_FILE = f"{_FILE}*"
 
 
 class Turn:
@@ -82,20 +86,24 @@ class ResourceOrder:
 
         `ahead` waits only for mutating turns that have already started: for calls that look at what goes on.
         """
-        turn = Turn(keys, mutating=mutating)
-        for name in keys:
-            key = self._keys.get(name)
-            if key is None:
-                key = self._keys[name] = _Key()
-            if key.writers:
-                turn.wait_for(key.started_writers() if ahead else key.last_writer())
-            if mutating:
-                turn.wait_for(key.readers)
-                key.writers[turn] = None
-                key.readers = {}
-            else:
-                key.readers[turn] = None
+        of_file = EVERY_FILE not in keys and any(name.startswith(_FILE) for name in keys)
+        turn = Turn((*keys, EVERY_FILE) if of_file else keys, mutating=mutating)
+        for name in turn.keys:
+            self._stand(turn, name, mutating=mutating and not (of_file and name == EVERY_FILE), ahead=ahead)
         return turn
+
+    def _stand(self, turn: Turn, name: str, *, mutating: bool, ahead: bool) -> None:
+        key = self._keys.get(name)
+        if key is None:
+            key = self._keys[name] = _Key()
+        if key.writers:
+            turn.wait_for(key.started_writers() if ahead else key.last_writer())
+        if mutating:
+            turn.wait_for(key.readers)
+            key.writers[turn] = None
+            key.readers = {}
+        else:
+            key.readers[turn] = None
 
     def leave(self, turn: Turn) -> None:
         """Give the place up, whether the turn ran or was cancelled while it waited."""

@@ -7,6 +7,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..store.errors import InvalidParams, Issue
+from .artifact_content import DiffArtifactTool, ReadArtifactTool
+from .artifact_restoring import MaterialiseArtifactTool, RestoreArtifactVersionTool
+from .artifact_versions import GetArtifactMetadataTool, ListArtifactVersionsTool
 from .artifacts import ListArtifactsTool, SaveArtifactTool
 from .background import (
     InterruptBackgroundExecTool,
@@ -117,6 +120,12 @@ REGISTRY = Registry(
         EditFileTool(),
         SaveArtifactTool(),
         ListArtifactsTool(),
+        ListArtifactVersionsTool(),
+        GetArtifactMetadataTool(),
+        ReadArtifactTool(),
+        DiffArtifactTool(),
+        RestoreArtifactVersionTool(),
+        MaterialiseArtifactTool(),
     ),
     checked=True,
 )

@@ -14,13 +14,13 @@ from .method import Method
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ..store.records import Records
     from .call import Call, Door
 
 TEMPLATES = (
     ("artifact://{version_id}", "Saved version", "The bytes of one saved version of an artifact."),
     ("job://{exec_id}/log", "Job log", "What a job has printed so far."),
     ("frame://{frame_id}", "Frame", "A session, turn or job with its cells, as JSON."),
+    ("lineage://{version_id}", "Lineage", "What a version came from and what came from it, as a page to look at."),
 )
 _FORMS = ", ".join(form for form, _, _ in TEMPLATES)
 _MCP: frozenset[Door] = frozenset({"mcp"})
@@ -100,7 +100,7 @@ async def _artifact(call: Call, version_id: str) -> Contents:
             f"the version has {version.size_bytes} bytes, more than {limit}",
             hint="open it in a job with host.artifact_path(version_id)",
         )
-    data = await call.host.in_file_thread(_bytes_of, records, version.checksum, version.size_bytes)
+    data = await call.host.in_file_thread(records.objects.read, version.checksum, version.size_bytes)
     try:
         return {"mimeType": version.content_type, "text": data.decode("utf-8")}
     except UnicodeDecodeError:
@@ -121,16 +121,20 @@ async def _frame(call: Call, frame_id: str) -> Contents:
     return {"mimeType": "application/json", "text": msgspec.json.encode(detail).decode()}
 
 
+async def _lineage(call: Call, version_id: str) -> Contents:
+    from .lineage_picture import FORMATS, picture_of
+
+    records = await call.host.store.project(call.caller.project_id)
+    picture = await call.host.store.run(picture_of, records, version_id)
+    return {"mimeType": "text/html", "text": await call.host.in_file_thread(FORMATS["html"], picture)}
+
+
 _READERS: dict[str, Callable[[Call, str], Awaitable[Contents]]] = {
     "artifact": _artifact,
     "job": _job_log,
     "frame": _frame,
+    "lineage": _lineage,
 }
-
-
-def _bytes_of(records: Records, checksum: str, size: int) -> bytes:
-    with records.objects.open(checksum, size) as file:
-        return file.read()
 
 
 RESOURCE_METHODS: tuple[Method[Any, Any], ...] = (ListResources(), ReadResource())

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import mimetypes
 import os
-import shutil
 from io import BytesIO
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from ..store.artifacts import NewVersion
+from ..store.errors import InvalidParams, Issue
+from . import restoring
 from .changes import Change
+from .file_change import beside
 from .file_content import storage_errors
-from .temporary import temporary_beside
+from .workspace import COPIES_FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,14 +22,12 @@ if TYPE_CHECKING:
 
     from ..store.records import Records
     from ..store.rows import Version
+    from .artifact_restoring import MaterialisedArtifact, RestoreArtifactVersionParams
     from .artifacts import SaveArtifactParams, SavedVersion
     from .call import Caller
     from .host import Host
     from .kernel.records import JobRecord
     from .kernel.representation import Representation
-
-COPIES_FOLDER = ".cellhost"
-"""Folder of the workspace for read-only copies of saved versions."""
 
 DEFAULT_TYPE = "application/octet-stream"
 
@@ -59,15 +59,91 @@ class Artifacts:
             input_version_ids=tuple(
                 dict.fromkeys([*(params.input_version_ids or ()), *self._inputs_of(caller.exec_id)])
             ),
+            path=host.workspace.relative(params.path),
             priority=params.priority,
         )
         version = await host.in_file_thread(_save, records, source, new)
-        host.changes.publish(Change(caller.project_id, "artifact", version.version_id))
+        return self._saved(version, caller)
+
+    async def home_of(self, artifact_id: str, version_id: str, project_id: str) -> str:
+        """The workspace file that a version of the artifact goes back to.
+
+        Raises:
+            NotFound: no such artifact, or no such version of it.
+        """
+        records = await self._host.store.project(project_id)
+        version = await self._host.store.run(records.artifacts.version_of, artifact_id, version_id)
+        return version.path or version.filename
+
+    async def preview_restore(self, params: RestoreArtifactVersionParams, caller: Caller) -> str:
+        """What restoring a version would do to the workspace file."""
+        records, version = await self._own_version(params, caller)
+        path = version.path or version.filename
+        target, name = self._host.workspace.resolve(path), self._host.workspace.relative(path)
+        return await self._host.in_file_thread(restoring.preview_restore, records, version, target, name)
+
+    async def restore(self, params: RestoreArtifactVersionParams, caller: Caller) -> SavedVersion:
+        """Make a version's bytes the artifact's newest version and the content of the file it came from.
+
+        Raises:
+            NotFound: no such artifact, or no such version of it.
+            InvalidParams: the artifact is another session's, or the path names no regular file.
+            Denied, StorageError: the path, the bytes or the disk are not fit for it.
+        """
+        host = self._host
+        records, version = await self._own_version(params, caller)
+        path = version.path or version.filename
+        new = NewVersion(
+            frame_id=caller.frame_id,
+            filename=version.filename,
+            content_type=version.content_type,
+            source="restore",
+            producing_cell_id=caller.cell_id,
+            input_version_ids=(version.version_id,),
+            path=path,
+        )
+        target = host.workspace.resolve(path)
+        return self._saved(await host.in_file_thread(restoring.restore, records, version, target, new), caller)
+
+    async def materialise(self, version_id: str, path: str, caller: Caller) -> MaterialisedArtifact:
+        """Copy a version of the project into the workspace as a new file.
+
+        Raises:
+            NotFound: no such version.
+            InvalidParams: there is something of that name.
+            Denied, StorageError: the path, the bytes or the disk are not fit for it.
+        """
+        host = self._host
+        records = await host.store.project(caller.project_id)
+        version = await host.store.run(records.artifacts.version, version_id)
+        await host.in_file_thread(restoring.materialise, records, version, host.workspace.resolve(path))
+        return {
+            "version_id": version.version_id,
+            "path": host.workspace.relative(path),
+            "bytes": version.size_bytes,
+            "checksum": version.checksum,
+        }
+
+    async def _own_version(self, params: RestoreArtifactVersionParams, caller: Caller) -> tuple[Records, Version]:
+        records = await self._host.store.project(caller.project_id)
+        artifact = await self._host.store.run(records.artifacts.get, params.artifact_id)
+        version = await self._host.store.run(records.artifacts.version_of, params.artifact_id, params.version_id)
+        if artifact.root_frame_id != caller.root_frame_id:
+            raise InvalidParams(
+                "the artifact is another session's",
+                [Issue("$.artifact_id", "names an artifact of another session")],
+                hint="materialise_artifact copies its version into this workspace; save_artifact keeps it here",
+            )
+        return records, version
+
+    def _saved(self, version: Version, caller: Caller) -> SavedVersion:
+        """The answer about a new version, told to whoever subscribes too."""
+        self._host.changes.publish(Change(caller.project_id, "artifact", version.version_id))
         return {
             "artifact_id": version.artifact_id,
             "version_id": version.version_id,
             "filename": version.filename,
-            "path": host.workspace.relative(params.path),
+            "path": version.path or version.filename,
             "content_type": version.content_type,
             "size_bytes": version.size_bytes,
             "checksum": version.checksum,
@@ -131,13 +207,9 @@ def _copy_out(records: Records, version: Version, target: Path) -> None:
     with storage_errors("copy"):
         if _is_untouched(target, version.size_bytes, written_at):
             return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            records.objects.open(version.checksum, version.size_bytes) as source,
-            temporary_beside(target) as (copy, temporary),
-        ):
-            shutil.copyfileobj(source, copy, 1 << 20)
-            copy.flush()
+        with beside(target) as (file, temporary):
+            records.objects.copy(version.checksum, version.size_bytes, file.write)
+            file.sync()
             temporary.chmod(0o444)
             os.utime(temporary, ns=(written_at, written_at))
             temporary.replace(target)

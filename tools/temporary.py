@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, BinaryIO
 from .workspace import is_temporary, temporary_name
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
 _ABANDONED_S = 60.0  # between a file's making and its locking there is a moment
 _LOOKED_AT = 10_000
+_NEVER_WRITTEN_TO = frozenset({".git", "node_modules", "__pycache__"})
 
 
 @contextmanager
@@ -43,27 +44,37 @@ def temporary_beside(path: Path) -> Generator[tuple[BinaryIO, Path]]:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove what killed servers left in a folder: files named as ours are, a minute old and locked by nobody.
+    """Remove what killed servers left in a folder.
 
     Of a folder with very many entries only the first ten thousand are looked at.
     """
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in islice(entries, _LOOKED_AT):
-            if is_temporary(entry.name):
-                with suppress(OSError):  # locked, another's, or another sweep was here
-                    _remove_if_abandoned(Path(entry))
+            if is_temporary(entry.name) and is_abandoned(Path(entry)):
+                with suppress(OSError):  # another's, or another sweep was here
+                    Path(entry).unlink()
 
 
-def _remove_if_abandoned(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if _is_old_and_ours(os.fstat(descriptor)):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink()
-    finally:
-        os.close(descriptor)
+def half_written(workspace: Path) -> Iterator[Path]:
+    """What killed servers left in a workspace, however deep."""
+    for folder, below, names in os.walk(workspace):
+        below[:] = [name for name in below if name not in _NEVER_WRITTEN_TO]
+        yield from (path for name in names if is_temporary(name) and is_abandoned(path := Path(folder, name)))
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether a file of a temporary name is this user's, a minute old and locked by nobody."""
+    with suppress(OSError):  # locked, another's, or gone meanwhile
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if _is_old_and_ours(os.fstat(descriptor)):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+        finally:
+            os.close(descriptor)
+    return False
 
 
 def _is_old_and_ours(found: os.stat_result) -> bool:
-    old = max(found.st_mtime, found.st_ctime) < time.time() - _ABANDONED_S
+    old = found.st_mtime < time.time() - _ABANDONED_S
     return old and stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()

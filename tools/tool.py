@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .call import Call
+    from .host import Host
 
 MAX_KEY_CHARS = 512
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -53,6 +54,8 @@ class Tool(Method[P, R]):
     """`execute` forwards nothing at all when no argument is given."""
     path_parameter: ClassVar[str | None] = None
     """The parameter that names a workspace path: confined and vetoed before any rule is asked."""
+    path_from_records: ClassVar[bool] = False
+    """The path is no parameter but what `recorded_path` finds; until then the call stands in line for every file."""
     target_is_code: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -65,6 +68,10 @@ class Tool(Method[P, R]):
         """What a permission rule's pattern is matched with; empty for tools that ask for none."""
         del arguments
         return ""
+
+    async def recorded_path(self, params: P, host: Host, project_id: str) -> str:
+        """The workspace path that only the records tell; it becomes the argument `path_parameter`."""
+        raise NotImplementedError
 
     async def preview(self, params: P, call: Call) -> str:
         """What a person is shown who is asked about the call: the target, unless a tool has more to show."""

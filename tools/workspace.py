@@ -15,6 +15,9 @@ _SECRET = (".env", "*.env", ".env.*", "*.pem", "*.key", "id_rsa", "id_ed25519", 
 _NOT_SECRET = (".env.example",)
 _TEMPORARY = (".cellhost-", ".tmp")
 
+COPIES_FOLDER = ".cellhost"
+"""Folder of the workspace for the read-only copies of saved versions that jobs open."""
+
 
 def is_secret(name: str) -> bool:
     """True for file names that hold secrets by convention, in any case."""

@@ -7,7 +7,22 @@ from __future__ import annotations
 
 import sys
 
-VERBS = ("demo", "replay", "rules")
+VERBS = (
+    "demo",
+    "replay",
+    "config",
+    "doctor",
+    "schema",
+    "audit",
+    "frames",
+    "jobs",
+    "tail",
+    "export",
+    "lineage",
+    "gc",
+    "forget",
+    "rules",
+)
 
 
 def main() -> int:

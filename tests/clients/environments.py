@@ -38,6 +38,8 @@ PYTHON_PACKAGES: dict[str, tuple[str, ...]] = {
     "agent-client-protocol": ("agent-client-protocol>=0.12",),
     "pyzipcode": ("pyzipcode>=3",),  # no client: it ships a database
     "datasette": ("datasette>=0.65",),  # no client: it reads records.db, and stands beside us in a benchmark
+    "nbconvert": ("nbconvert>=7",),  # no client: it opens what export writes
+    "playwright": ("playwright>=1.50",),  # no client: it drives a browser
     "ipykernel": ("ipykernel>=6.29",),  # no client: it runs jobs
     "bash": ("bash_kernel>=0.10",),  # no client: it is a kernel of another language
     "figures": (
@@ -56,6 +58,7 @@ NPM_PACKAGES: dict[str, tuple[str, ...]] = {
     "vscode-jsonrpc": ("vscode-jsonrpc@>=8.2",),
     "inspector": ("@modelcontextprotocol/inspector@>=2.12",),
     "conformance": ("@modelcontextprotocol/conformance@>=0.2.0-alpha.12",),
+    "mermaid": ("mermaid@>=11", "jsdom@>=26"),
     "openrpc": ("@open-rpc/meta-schema@>=1.14", "@json-schema-tools/meta-schema@>=1.8"),
 }
 

@@ -143,7 +143,7 @@ async def test_every_transcript_lists_what_the_registry_has_today(
 ) -> None:
     """So a changed text shows in a second, and in those transcripts too that are not replayed."""
     dispatcher = build_dispatcher(Config(data_dir=tmp_path / "data"), workspace=tmp_path / "work")
-    document = openrpc_document(dispatcher.host)
+    document = openrpc_document(dispatcher.host.methods)
     await dispatcher.host.aclose()
     today = {"methods": document["methods"], "components": document["components"]}
     today |= {"tools": json.loads(bytes(tool_list())), "instructions": INSTRUCTIONS}

@@ -371,6 +371,39 @@ async def test_a_version_that_is_not_there_is_told_in_the_job(shared: Dispatcher
     assert (await finished(shared, code))["stdout"].startswith("not_found no such version")
 
 
+async def test_a_copy_for_a_job_is_refused_when_the_saved_bytes_were_changed(
+    shared: Dispatcher, finished: Finished
+) -> None:
+    saved = await save(shared, "never to be seen changed", "changed.txt")
+    folder: Path = shared.host.config.data_folder() / "projects" / "default" / "objects"
+    path = folder / saved["checksum"][:2] / saved["checksum"]
+    path.chmod(0o600)
+    path.write_text("never to be seen CHANGED")
+    code = (
+        f"import os\ntry:\n    host.artifact_path({saved['version_id']!r})\nexcept Exception as error:\n"
+        f"    print(error.kind, error, os.listdir('.cellhost/{saved['version_id']}'))\n"
+    )
+    told = (await finished(shared, code))["stdout"]
+    assert told.startswith("storage the bytes of this version are not those that were saved")
+    assert told.endswith(" []\n")  # nothing half copied
+
+
+async def test_a_job_gets_the_edge_of_what_it_opened_and_another_job_does_not(
+    shared: Dispatcher, finished: Finished
+) -> None:
+    source = await save(shared, "raw", "opened.txt")
+    made = "open('made.txt', 'w').write('made')\nprint(host.save_artifact('made.txt')['version_id'])"
+    opening = await finished(shared, f"open(host.artifact_path({source['version_id']!r})).read()\n{made}")
+    other = await finished(shared, made)
+    lineage = await shared("lineage_get", [opening["stdout"].strip()])
+    assert lineage["inputs"] == [{"version_id": source["version_id"], "filename": "opened.txt"}]
+    assert (await shared("lineage_get", [other["stdout"].strip()]))["inputs"] == []
+    graph = await shared("lineage_graph", {"version_id": source["version_id"], "direction": "down"})
+    assert [(edge["from"], edge["to"]) for edge in graph["edges"]] == [
+        (source["version_id"], opening["stdout"].strip())
+    ]
+
+
 async def test_a_save_by_a_job_names_its_code(shared: Dispatcher, finished: Finished) -> None:
     code = "open('made.txt', 'w').write('made')\nprint(host.save_artifact('made.txt')['version_id'])"
     outcome = await finished(shared, code)

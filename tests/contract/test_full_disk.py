@@ -11,6 +11,8 @@ import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from cellhost import Config, build_dispatcher
 from cellhost.store.errors import StorageError
 
@@ -101,6 +103,59 @@ def test_a_full_disk_during_a_save_leaves_no_row_and_no_bytes(tmp_path: Path) ->
     assert told[2:] == ["[('small', 1)]"]
     objects = [path for path in (tmp_path / "data" / "projects" / "default" / "objects").rglob("*") if path.is_file()]
     assert [path.read_bytes() for path in objects] == [b"x"]
+
+
+async def test_a_full_disk_during_a_restore_leaves_the_file_and_the_record_as_they_were(tmp_path: Path) -> None:
+    made = build_dispatcher(Config(data_dir=tmp_path / "data"), workspace=tmp_path / "work")
+    work = made.host.workspace.make()
+    (work / "a.bin").write_bytes(b"x" * 2 * MEBIBYTE)
+    large = await made("save_artifact", ["a.bin"])
+    await made("write_file", ["a.bin", "small"])
+    await made.host.aclose()
+    printed = under_file_limit(
+        tmp_path,
+        f"""
+        async def main():
+            for tool in ("restore_artifact_version", "materialise_artifact"):
+                await dispatcher("permission_set", ["global", tool, "*", "allow"])
+            await refusal("restore_artifact_version", ["{large["artifact_id"]}", "{large["version_id"]}"])
+            await refusal("materialise_artifact", ["{large["version_id"]}", "copy.bin"])
+            print((await dispatcher("list_artifact_versions", ["{large["artifact_id"]}"]))["count"])
+            await dispatcher.host.aclose()
+        """,
+    )
+    assert printed == FULL * 2 + "1\n"
+    assert names_in(work) == ["a.bin"]
+    assert (work / "a.bin").read_text() == "small"
+
+
+async def test_records_that_cannot_grow_leave_the_file_of_a_restore_as_it_was(tmp_path: Path) -> None:
+    config = Config(data_dir=tmp_path / "data", rules=(("restore_artifact_version", "*", "allow"),))
+    made = build_dispatcher(config, workspace=tmp_path / "work")
+    await made("write_file", ["a.txt", "one"])
+    saved = await made("save_artifact", ["a.txt"])
+    await made("write_file", ["a.txt", "two"])
+    database = made.store.project("default").database
+    pages = database.value("PRAGMA page_count")
+    database.rows(f"PRAGMA max_page_count = {pages + 4}")
+    params = [saved["artifact_id"], saved["version_id"]]
+
+    async def until_it_is_full() -> None:
+        for _ in range(1000):
+            await made("write_file", ["a.txt", "two"])
+            await made("restore_artifact_version", params)
+
+    with pytest.raises(StorageError, match=r"records.db cannot grow: the disk of the data folder is full"):
+        await until_it_is_full()
+    listing = await made("list_artifact_versions", params[:1])
+    assert names_in(tmp_path / "work") == ["a.txt"]
+    assert (tmp_path / "work" / "a.txt").read_text() == "two"
+    database.rows(f"PRAGMA max_page_count = {pages + 1000}")
+    await made("restore_artifact_version", params)
+    ordinal = (await made("list_artifact_versions", params[:1]))["versions"][0]["ordinal"]
+    assert ordinal == listing["versions"][0]["ordinal"] + 1
+    assert (tmp_path / "work" / "a.txt").read_text() == "one"
+    await made.host.aclose()
 
 
 async def test_a_workspace_that_is_a_file_is_told_by_every_tool(tmp_path: Path, refused: Refused) -> None:

@@ -95,11 +95,13 @@ async def test_a_pattern_that_leads_out_of_the_workspace_is_told(
 
 async def test_links_special_files_and_secrets_are_not_listed(dispatcher: Dispatcher, work: Path) -> None:
     listed(work, "a.txt", ".env", "server.KEY", "keys.pem/inside.txt", ".env.example")
+    listed(work, ".cellhost/v-0123456789ab/copy.txt")
     (work / "link.txt").symlink_to("a.txt")
     (work / "folder link").symlink_to("/etc")
     os.mkfifo(work / "fifo")
     listing = await dispatcher("list_files", ["**"])
     assert [file["path"] for file in listing["files"]] == [".env.example", "a.txt"]
+    assert (await dispatcher("list_files", [".cellhost/**"]))["files"] == []
 
 
 async def test_a_name_that_is_not_utf_8_is_listed_so_that_the_answer_can_be_sent(

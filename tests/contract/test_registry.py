@@ -8,7 +8,17 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from cellhost.tools import artifacts, background, data, files, foreground, kernel_info
+from cellhost.tools import (
+    artifact_content,
+    artifact_restoring,
+    artifact_versions,
+    artifacts,
+    background,
+    data,
+    files,
+    foreground,
+    kernel_info,
+)
 from cellhost.tools.registry import REGISTRY, Registry, get_tool, get_tool_by_host_method
 from cellhost.tools.tool import Tool, resource_key
 
@@ -35,6 +45,12 @@ EXPECTED = {
     "edit_file": files.EditFileTool,
     "save_artifact": artifacts.SaveArtifactTool,
     "list_artifacts": artifacts.ListArtifactsTool,
+    "list_artifact_versions": artifact_versions.ListArtifactVersionsTool,
+    "get_artifact_metadata": artifact_versions.GetArtifactMetadataTool,
+    "read_artifact": artifact_content.ReadArtifactTool,
+    "diff_artifact": artifact_content.DiffArtifactTool,
+    "restore_artifact_version": artifact_restoring.RestoreArtifactVersionTool,
+    "materialise_artifact": artifact_restoring.MaterialiseArtifactTool,
 }
 
 POLICY = {
@@ -45,6 +61,8 @@ POLICY = {
     "write_file": ("workspace_write", True, ("workspace:x",)),
     "edit_file": ("workspace_write", True, ("workspace:x",)),
     "save_artifact": ("external_write", True, ("artifact:x", "workspace:x")),
+    "restore_artifact_version": ("workspace_write", True, ("artifact:a-1", "workspace:x")),
+    "materialise_artifact": ("workspace_write", True, ("artifact:v-1", "workspace:x")),
 }
 
 
@@ -88,7 +106,8 @@ def test_completion_and_shell_are_no_tools(name: str) -> None:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_policy_of_each_tool(name: str) -> None:
     tool = tool_named(name)
-    arguments = {"path": "x", "filename": "x", "exec_id": "x", "code": "x"}
+    arguments = dict.fromkeys(("path", "filename", "exec_id", "code", "from_version_id", "to_version_id"), "x")
+    arguments |= {"artifact_id": "a-1", "version_id": "v-1"}
     side_effect_class, approval, keys = POLICY.get(name, ("read_only", False, None))
     assert tool.side_effect_class == side_effect_class
     assert tool.requires_approval is approval
@@ -112,6 +131,12 @@ def test_policy_of_each_tool(name: str) -> None:
         ("read_file", {"path": "a:b\n"}, ("workspace:a%3Ab ",)),
         ("save_artifact", {"path": "out/plot.png"}, ("artifact:plot.png", "workspace:out/plot.png")),
         ("list_artifacts", {}, ("artifact:catalog",)),
+        ("list_artifact_versions", {"artifact_id": "a-1"}, ("artifact:a-1",)),
+        ("get_artifact_metadata", {"artifact_id": "a-1", "version_id": "v-1"}, ("artifact:a-1",)),
+        ("read_artifact", {"version_id": "v-1"}, ("artifact:v-1",)),
+        ("diff_artifact", {"from_version_id": "v-1", "to_version_id": "v-2"}, ("artifact:v-1", "artifact:v-2")),
+        ("restore_artifact_version", {"artifact_id": "a-1", "version_id": "v-1"}, ("artifact:a-1", "workspace:*")),
+        ("materialise_artifact", {"version_id": "v-1", "filename": "b.txt"}, ("artifact:v-1", "workspace:*")),
     ],
 )
 def test_resource_keys_name_what_a_call_touches(name: str, arguments: dict[str, Any], keys: tuple[str, ...]) -> None:
@@ -128,7 +153,7 @@ def test_the_permission_target_of_a_job_is_its_code_and_of_a_write_its_path() ->
         assert tool_named(name).target_is_code
     assert tool_named("exec_restart").permission_target({}) == "default"
     assert tool_named("exec_restart").permission_target({"session": "a"}) == "a"
-    for name in ("write_file", "edit_file", "save_artifact"):
+    for name in ("write_file", "edit_file", "save_artifact", "restore_artifact_version", "materialise_artifact"):
         assert tool_named(name).permission_target({"path": "a/b.txt"}) == "a/b.txt"
 
 

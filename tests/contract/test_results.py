@@ -23,17 +23,21 @@ def problems(tool: str, answer: Any) -> list[str]:
     return [error.message for error in validator(schema).iter_errors(answer)]
 
 
-async def saved_twice(dispatcher: Dispatcher) -> tuple[str, str]:
-    """A version, and one that was made from it."""
+async def saved_twice(dispatcher: Dispatcher) -> tuple[str, str, str]:
+    """A version, one that was made from it, and their artifact."""
     (dispatcher.host.workspace.make() / "a.txt").write_text("one\ntwo\n")
     first = await dispatcher("save_artifact", ["a.txt"])
     second = await dispatcher("save_artifact", {"path": "a.txt", "input_version_ids": [first["version_id"]]})
-    return first["version_id"], second["version_id"]
+    return first["version_id"], second["version_id"], first["artifact_id"]
 
 
 @pytest.mark.parametrize("tool", [name for name in REGISTRY.tools if not name.startswith("exec")])
 async def test_every_answer_is_as_the_output_schema_says(shared: Dispatcher, tool: str) -> None:
-    first, second = await saved_twice(shared)
+    first, second, artifact_id = await saved_twice(shared)
+    (shared.host.workspace.root / "a.bin").write_bytes(b"\x00\xff")
+    binary = (await shared("save_artifact", ["a.bin"]))["version_id"]
+    for mutating in ("restore_artifact_version", "materialise_artifact"):
+        await shared("permission_set", ["global", mutating, "*", "allow"])
     frame_id = (await shared("frame_new", ["turn", "a word"]))["frame_id"]
     calls: dict[str, list[Any]] = {
         "query_schema": [None],
@@ -48,6 +52,12 @@ async def test_every_answer_is_as_the_output_schema_says(shared: Dispatcher, too
         "edit_file": [["a.txt", "one", "1"]],
         "save_artifact": [["a.txt"]],
         "list_artifacts": [None, {"limit": 1}, {"search": "no such"}],
+        "list_artifact_versions": [[artifact_id], [artifact_id, 1]],
+        "get_artifact_metadata": [[artifact_id], [artifact_id, first]],
+        "read_artifact": [[first], [first, 1, 1], [binary]],
+        "diff_artifact": [[first, second], [first, binary]],
+        "restore_artifact_version": [[artifact_id, first]],
+        "materialise_artifact": [[first, f"{first}.txt"]],
     }
     for params in calls[tool]:
         assert problems(tool, await shared(tool, params)) == [], params

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -12,7 +15,7 @@ from cellhost import Config, build_dispatcher
 from cellhost.store.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from cellhost import Dispatcher
 
@@ -23,7 +26,21 @@ READING: list[tuple[str, Any]] = [
     ("frames", None),
     ("lineage_get", ["v-000000000000"]),
     ("list_artifacts", None),
+    ("list_artifact_versions", ["a-000000000000"]),
+    ("get_artifact_metadata", ["a-000000000000"]),
+    ("read_artifact", ["v-000000000000"]),
+    ("diff_artifact", ["v-000000000000", "v-000000000000"]),
 ]
+WRITING: list[tuple[str, Any]] = [
+    ("save_artifact", ["a.txt"]),
+    ("restore_artifact_version", ["a-000000000000", "v-000000000000"]),
+    ("materialise_artifact", ["v-000000000000", "new.txt"]),
+]
+ALLOWED: tuple[tuple[str, str, Literal["allow"]], ...] = (
+    ("restore_artifact_version", "*", "allow"),
+    ("materialise_artifact", "*", "allow"),
+)
+NOBODY = 65534
 
 
 async def used_before(tmp_path: Path) -> Dispatcher:
@@ -68,7 +85,7 @@ async def test_a_database_that_cannot_be_used_is_named_and_left_alone(
     made = await used_before(tmp_path)
     spoil(tmp_path / "data" / name)
     before = (tmp_path / "data" / name).read_bytes()
-    calls = [*READING, ("save_artifact", ["a.txt"]), ("frame_new", ["turn"])]
+    calls = [*READING, *WRITING, ("frame_new", ["turn"])]
     if name == "control.db":
         calls += [("write_file", ["a.txt", "changed"]), ("permission_list", None)]
     for method, params in calls:
@@ -111,23 +128,41 @@ async def test_a_host_whose_data_folder_cannot_be_used_still_reads_files(tmp_pat
         assert (await made("ping"))["confinement"] == "none"
 
 
-async def test_a_read_only_data_folder_is_told(tmp_path: Path, refused: Refused) -> None:
-    made = await used_before(tmp_path)
-    for folder in (tmp_path / "data" / "projects" / "default", tmp_path / "data" / "projects", tmp_path / "data"):
-        folder.chmod(0o500)
+@contextlib.contextmanager
+def read_only(data: Path, work: Path) -> Generator[None]:
+    """The data folder as a user finds it who may read all of it and write nothing; root may write anywhere."""
+    user = os.geteuid()
+    folders = [data, *data.rglob("*")]
+    for path in [*folders, work, *work.rglob("*")] if user == 0 else []:
+        os.chown(path, NOBODY, NOBODY)
+    for path in folders:
+        path.chmod(0o500 if path.is_dir() else 0o400)
+    if user == 0:
+        os.seteuid(NOBODY)
     try:
-        try:
-            (tmp_path / "data" / "probe").touch()
-        except PermissionError:
-            pass
-        else:
-            pytest.skip("nothing is read-only for this user")
-        error = await refused(made, "save_artifact", ["a.txt"])
-        assert isinstance(error, StorageError)
+        yield
     finally:
-        for folder in (tmp_path / "data", tmp_path / "data" / "projects", tmp_path / "data" / "projects" / "default"):
-            folder.chmod(0o700)
+        os.seteuid(user)
+        for path in folders:
+            path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+async def test_a_read_only_data_folder_is_told_by_every_call_and_left_as_it_was(refused: Refused) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        made = await used_before(folder)
         await made.host.aclose()
+        before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        with read_only(folder / "data", folder / "work"):
+            config = Config(data_dir=folder / "data", rules=ALLOWED)
+            async with build_dispatcher(config, workspace=folder / "work") as made:
+                for method, params in [*READING, *WRITING, ("write_file", ["a.txt", "y"]), ("frame_new", ["turn"])]:
+                    error = await refused(made, method, params)
+                    assert isinstance(error, StorageError), method
+                    assert str(error).endswith("cannot be written: the data folder is read-only"), method
+                    assert "--data-dir" in (error.hint or "")
+        assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.slow  # five seconds are what SQLite waits

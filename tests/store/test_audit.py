@@ -56,10 +56,10 @@ def test_calls_are_filtered_by_tool_time_and_refusal(audit: Audit) -> None:
             call("query", 40, error_kind="sql"),
         ]
     )
-    assert methods(audit.list(tool="query")) == ["query"] * 3
+    assert methods(audit.list(methods=["query"])) == ["query"] * 3
     assert [entry.at for entry in audit.list(since=20)] == [40, 30, 20]
     assert [entry.at for entry in audit.list(denied=True)] == [30, 20]
-    assert [entry.at for entry in audit.list(tool="query", since=15, denied=True)] == [20]
+    assert [entry.at for entry in audit.list(methods=["query"], since=15, denied=True)] == [20]
     assert [entry.at for entry in audit.list(limit=2)] == [40, 30]
 
 

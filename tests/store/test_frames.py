@@ -13,7 +13,10 @@ from cellhost.store.errors import InvalidParams, NotFound
 from cellhost.store.frames import FrameListing, FrameSearch
 from cellhost.store.ids import new_id
 from cellhost.store.records import Records
+from cellhost.store.rows import Cell, Frame
+from cellhost.store.sqlite import Database
 from cellhost.store.store import Store
+from cellhost.store.tables import RECORDS, Schema
 
 
 @pytest.fixture
@@ -152,6 +155,86 @@ def test_search_pages_like_browse(records: Records) -> None:
     second = records.frames.search("run", limit=4, cursor=first["next_cursor"])
     assert names(first) + names(second) == [f"run {number}" for number in reversed(range(7))]
     assert second["next_cursor"] is None
+
+
+def test_search_has_every_frame_exactly_once_while_frames_and_cells_are_added(records: Records) -> None:
+    frames = [records.frames.add(kind="session", name=f"{number}") for number in range(30)]
+    for number in range(300):
+        records.cells.add(frame_id=frames[number * 7 % 30].frame_id, code=f"plot({number})")
+    seen: list[str] = []
+    cursor = None
+    for page in range(20):
+        listing = records.frames.search("plot", limit=4, cursor=cursor)
+        seen += names(listing)
+        late = records.frames.add(kind="session", name=f"late {page}")
+        records.cells.add(frame_id=late.frame_id, code="plot(late)")
+        records.cells.add(frame_id=frames[page].frame_id, code="plot(again)")
+        cursor = listing["next_cursor"]
+        if cursor is None:
+            break
+    assert seen == [str(number) for number in reversed(range(30))]
+
+
+def test_a_frame_with_thousands_of_matching_cells_hides_no_other(records: Records) -> None:
+    first, full, last = (records.frames.add(kind="session", name=name) for name in ("first", "full", "plot last"))
+    records.cells.add(frame_id=first.frame_id, code="plot()")
+    with records.database.transaction():
+        for _ in range(3000):
+            records.cells.add(frame_id=full.frame_id, code="plot()")
+    assert names(records.frames.search("plot", limit=3)) == ["plot last", "full", "first"]
+    pages = [records.frames.search("plot", limit=1)]
+    while pages[-1]["next_cursor"]:
+        pages.append(records.frames.search("plot", limit=1, cursor=pages[-1]["next_cursor"]))
+    assert [names(page) for page in pages] == [["plot last"], ["full"], ["first"]]
+    assert names(records.frames.search("plot", status="done")) == []
+    records.frames.update(first.frame_id, status="done")
+    assert names(records.frames.search("plot", status="done")) == ["first"]
+    assert last.frame_id == records.frames.search("plot", limit=1)["frames"][0]["frame_id"]
+
+
+def test_the_beginning_of_a_word_finds_all_words_however_many_begin_so(records: Records) -> None:
+    frame = records.frames.add(kind="session", name="many")
+    with records.database.transaction():
+        for number in range(250):
+            records.cells.add(frame_id=frame.frame_id, code=f"value{number:03}")
+    other = records.frames.add(kind="session", name="one")
+    records.cells.add(frame_id=other.frame_id, code="ünder value999 Value")
+    for pattern, found in (
+        ("val", ["one", "many"]),
+        ("VALUE1", ["many"]),
+        ("value00", ["many"]),
+        ("value9", ["one"]),
+        ("value999", ["one"]),
+        ("value9999", []),
+        ("under val", ["one"]),
+        ("ünd value", ["one"]),
+        ("val absent", []),
+    ):
+        assert names(records.frames.search(pattern)) == found, pattern
+
+
+def test_records_of_an_older_version_are_found_in_the_order_of_their_frames(tmp_path: Path) -> None:
+    older = Schema(RECORDS.name, RECORDS.tables, RECORDS.steps[:1])
+    database = Database(tmp_path / "data/projects/p/records.db", name="p", schema=older, synchronous="NORMAL")
+    for number in range(6):
+        frame_id = f"f-{number:012x}"
+        known: dict[str, Any] = {"frame_id": frame_id, "root_frame_id": frame_id, "status": "ready"}
+        database.insert(Frame(kind="session", name=str(number), depth=0, created_at=1, updated_at=1, **known))
+    for number in (3, 1, 5, 1, 0, 3):
+        seq = int(database.value("SELECT count(*) + 1 FROM cells WHERE frame_id = ?", [f"f-{number:012x}"]))
+        frame_id = f"f-{number:012x}"
+        known = dict[str, Any](frame_id=frame_id, root_frame_id=frame_id, status="done")
+        cell_id = f"c-{number}{seq}"
+        database.insert(
+            Cell(cell_id=cell_id, seq=seq, origin="agent", language="python", code="plot()", code_hash="h", **known)
+        )
+    database.close()
+    with Store(tmp_path / "data") as store:
+        records = store.project("p")
+        assert names(records.frames.search("plot")) == ["5", "3", "1", "0"]
+        assert [cell["seq"] for cell in records.frames.detail("f-000000000001")["cells"]] == [1, 2]
+        records.cells.add(frame_id="f-000000000002", code="plot()")
+        assert names(records.frames.search("plot")) == ["5", "3", "2", "1", "0"]
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -55,10 +55,21 @@ def test_kept_bytes_are_nobodys_to_change(objects: Objects, source: Path, tmp_pa
 
 def test_the_same_bytes_are_kept_once(objects: Objects, source: Path, tmp_path: Path) -> None:
     first = objects.put(source)
-    written = objects.path(first[0]).stat().st_ino
     assert objects.put(io.BytesIO(BYTES)) == first
-    assert objects.path(first[0]).stat().st_ino == written
     assert len(kept(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("spoilt", [b"", BYTES[:-1], b"y" * len(BYTES)], ids=["empty", "cut", "changed"])
+def test_spoilt_bytes_are_told_and_made_whole_by_the_next_save_of_them(
+    objects: Objects, source: Path, spoilt: bytes
+) -> None:
+    checksum, size = objects.put(source)
+    objects.path(checksum).chmod(0o600)
+    objects.path(checksum).write_bytes(spoilt)
+    with pytest.raises(StorageError, match="the bytes of this version"):
+        objects.read(checksum, size)
+    objects.put(source)
+    assert objects.read(checksum, size) == BYTES
 
 
 def test_an_open_file_is_read_from_where_it_is(objects: Objects, source: Path) -> None:

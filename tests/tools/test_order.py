@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cellhost.tools.order import ResourceOrder
+from cellhost.tools.order import EVERY_FILE, ResourceOrder
 
 
 def test_readers_of_a_key_run_side_by_side() -> None:
@@ -69,6 +69,21 @@ def test_a_call_ahead_passes_waiting_writers_but_not_a_started_one() -> None:
     assert waiting.ready
     behind = order.enter(("k:a",), mutating=False, ahead=True)
     assert not behind.ready
+
+
+def test_a_turn_on_every_file_keeps_its_place_among_those_on_one() -> None:
+    order = ResourceOrder()
+    before = [order.enter((f"workspace:{name}",), mutating=True) for name in "ab"]
+    every = order.enter(("k:a", EVERY_FILE), mutating=True)
+    after = [order.enter((f"workspace:{name}",), mutating=False) for name in "ac"]
+    elsewhere = order.enter(("k:b",), mutating=True)
+    assert [turn.ready for turn in (*before, every, *after, elsewhere)] == [True, True, False, False, False, True]
+    for turn in before:
+        order.leave(turn)
+    assert every.ready
+    assert not any(turn.ready for turn in after)
+    order.leave(every)
+    assert all(turn.ready for turn in after)
 
 
 def test_nothing_is_kept_of_turns_that_left() -> None:

@@ -20,13 +20,13 @@ import asyncio  # noqa: E402 (the wire's descriptors are claimed first)
 import ctypes  # noqa: E402
 import logging  # noqa: E402
 import subprocess  # noqa: E402
-from pathlib import Path  # noqa: E402
 
 import anyio  # noqa: E402
 
 from cellhost.rpc.log import configure  # noqa: E402
+from cellhost.rpc.options import settings_of  # noqa: E402
 from cellhost.rpc.responses import answer  # noqa: E402
-from cellhost.rpc.serve_command import config_of, parser  # noqa: E402
+from cellhost.rpc.serve_command import parser  # noqa: E402
 from cellhost.rpc.server import Server, serve  # noqa: E402
 from cellhost.rpc.signature import takes_anything  # noqa: E402
 
@@ -117,9 +117,9 @@ def handler(method: Callable[..., Awaitable[Any]]) -> Handler:
 
 
 def main() -> int:
-    options = parser().parse_args(sys.argv[2:])
-    configure(options.log_level, options.log_format, options.log_file)
-    return anyio.run(serve, config_of(options), Path(options.workspace), descriptors, None, OddServer)
+    settings = settings_of(parser().parse_args(sys.argv[2:])).settings
+    configure(settings.log_level, settings.log_format, settings.log_file)
+    return anyio.run(serve, settings.config(), settings.workspace, descriptors, None, OddServer)
 
 
 if __name__ == "__main__":

@@ -160,7 +160,7 @@ def test_requests_from_a_regular_file_are_all_answered(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--project", "Not/A/Project"], 1, "project_id"),
+        (["--project", "Not/A/Project"], 2, "project_id"),
         (["--frame", "f-000000000000"], 1, "no such frame"),
         (["--database", "nonsense"], 2, "NAME=PATH"),
         (["--allow", "no_such_tool"], 2, "no such tool"),

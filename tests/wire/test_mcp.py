@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .conftest import Peer, Spawn
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 CLIENT = {"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
 
@@ -62,6 +64,55 @@ async def test_the_handshake_and_every_method_conform_to_the_revision(spawn: Spa
         assert await peer.result("logging/setLevel", {"level": "warning"}) == {}
 
 
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_saved_image_comes_as_an_image_and_its_bytes_when_asked_for(
+    spawn: Spawn, tmp_path: Path, revision: str
+) -> None:
+    async with spawn() as peer:
+        await shake_hands(peer, revision)
+        png = base64.b64decode(PNG)
+        (tmp_path / "workspace" / "plot.png").write_bytes(png)
+        saved = await peer.result("tools/call", {"name": "save_artifact", "arguments": {"path": "plot.png"}})
+        version_id = saved["structuredContent"]["version_id"]
+        shown = await peer.result("tools/call", {"name": "read_artifact", "arguments": {"version_id": version_id}})
+        conforms(revision, "CallToolResult", shown)
+        text, image = shown["content"]
+        assert image == {"type": "image", "data": PNG, "mimeType": "image/png"}
+        assert json.loads(text["text"]) == shown["structuredContent"]
+        read = shown["structuredContent"]
+        assert (read["encoding"], read["content"], read["bytes"]) == ("image", "", len(png))
+        arguments = {"version_id": version_id, "offset": 1}
+        asked = await peer.result("tools/call", {"name": "read_artifact", "arguments": arguments})
+        assert (len(asked["content"]), asked["structuredContent"]["content"]) == (1, PNG)
+
+
+async def test_a_saved_file_that_was_cut_is_told_by_the_tool_and_by_the_resource(spawn: Spawn, tmp_path: Path) -> None:
+    async with spawn() as peer:
+        await shake_hands(peer, REVISIONS[-1])
+        (tmp_path / "workspace" / "a.txt").write_text("whole")
+        saved = await peer.result("tools/call", {"name": "save_artifact", "arguments": {"path": "a.txt"}})
+        version_id, checksum = (saved["structuredContent"][name] for name in ("version_id", "checksum"))
+        kept = tmp_path / "data" / "projects" / "default" / "objects" / checksum[:2] / checksum
+        kept.chmod(0o600)
+        kept.write_text("who")
+        error = await peer.error("resources/read", {"uri": f"artifact://{version_id}"})
+        assert (error["code"], error["message"]) == (-31507, "the bytes of this version are missing or incomplete")
+        failed = await peer.result("tools/call", {"name": "read_artifact", "arguments": {"version_id": version_id}})
+        assert failed["isError"] is True
+        assert "put the project's objects folder back from a copy" in failed["content"][0]["text"]
+
+
+async def test_an_image_that_no_model_takes_is_told(spawn: Spawn, tmp_path: Path) -> None:
+    async with spawn() as peer:
+        await shake_hands(peer, REVISIONS[-1])
+        (tmp_path / "workspace" / "plot.png").write_bytes(b"x" * 4_000_000)
+        saved = await peer.result("tools/call", {"name": "save_artifact", "arguments": {"path": "plot.png"}})
+        arguments = {"version_id": saved["structuredContent"]["version_id"]}
+        failed = await peer.result("tools/call", {"name": "read_artifact", "arguments": arguments})
+        assert failed["isError"] is True
+        assert "the image has 4000000 bytes" in failed["content"][0]["text"]
+
+
 async def test_an_unknown_revision_is_answered_with_the_newest(spawn: Spawn) -> None:
     async with spawn() as peer:
         assert (await shake_hands(peer, "1999-01-01"))["protocolVersion"] == REVISIONS[-1]
@@ -70,7 +121,7 @@ async def test_an_unknown_revision_is_answered_with_the_newest(spawn: Spawn) -> 
 async def test_tools_say_all_about_themselves(spawn: Spawn) -> None:
     async with spawn() as peer:
         tools = {tool["name"]: tool for tool in (await peer.result("tools/list"))["tools"]}
-        assert len(tools) == 19
+        assert len(tools) == 25
         assert list(tools) == [tool["name"] for tool in (await peer.result("tools/list"))["tools"]]
         for tool in tools.values():
             validator: Any = validator_for(tool["inputSchema"])

@@ -107,5 +107,5 @@ async def test_calls_of_a_job_are_audited_as_the_jobs(spawn: Spawn, tmp_path: Pa
     from cellhost.store.store import Store
 
     with Store(tmp_path / "data") as store:
-        rows = store.control.audit.list(tool="write_file")
+        rows = store.control.audit.list(methods=["write_file"])
         assert [(row.door, row.exec_id, row.ok) for row in rows] == [("kernel", launched["exec_id"], True)]

@@ -62,6 +62,7 @@ class Job:
         self.finished = anyio.Event()  # and everybody may see it
         self.changed = anyio.Event()
         self.progress_noted_at = 0
+        self.progress_waits = False  # to be noted
         self.version = 0  # counts changes of anything but output
         self._on_news = on_news
 

@@ -28,7 +28,7 @@ from .reaper_process import reaper_held
 from .records import FINAL, JobOwner, JobRecord, JobRecords, KeepOutput
 from .sessions import KernelSessions, SessionKey
 from .slots import Slots
-from .supervisor import Supervisor
+from .supervisor import PROGRESS, Supervisor
 from .table import JobTable
 from .text_view import TextViewer
 from .views import LogReader, answer_of, recorded_ends, usage_now, usage_of
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 Until: TypeAlias = Literal["done", "news"]
 _ASK_STORE_EVERY_S = 0.25
 _PROGRESS_TEXT = 500
-_NOTE_PROGRESS_EVERY_MS = 1_000  # in the store; the newest is in memory, and in the store at the end
+_NOTE_PROGRESS_EVERY_MS = 1_000  # in the store; memory has the newest
 
 
 class Jobs:
@@ -379,10 +379,18 @@ class Jobs:
             return
         text = None if message is None else message[:_PROGRESS_TEXT]
         fields = {"progress_done": done, "progress_total": total, "progress_message": text}
-        if now_ms() - job.progress_noted_at >= _NOTE_PROGRESS_EVERY_MS:
-            self._journal.note(job.record, fields)
-            job.progress_noted_at = now_ms()
         job.change(fields, "progress")
+        if not job.progress_waits:
+            job.progress_waits = True
+            self._tasks.start_soon(self._note_progress, job)
+
+    async def _note_progress(self, job: Job) -> None:
+        """Have the newest progress in the store, for whoever looks from outside."""
+        await anyio.sleep(max(0, job.progress_noted_at + _NOTE_PROGRESS_EVERY_MS - now_ms()) / 1000)
+        job.progress_noted_at = now_ms()
+        job.progress_waits = False
+        if not job.done:
+            self._journal.note(job.record, {name: getattr(job.record, name) for name in PROGRESS})
 
     def forget(self, exec_ids: Iterable[str]) -> None:
         """Hold finished jobs no longer: somebody has removed them from the store."""

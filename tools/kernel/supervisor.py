@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _LAST_MESSAGES_S = 0.02  # what a dead process had sent is on its way
 _TAIL_BYTES = 4_000
-_PROGRESS = ("progress_done", "progress_total", "progress_message")
+PROGRESS = ("progress_done", "progress_total", "progress_message")
 
 
 class Supervisor:
@@ -181,7 +181,7 @@ def _final_fields(job: Job, ending: Ending) -> dict[str, Any]:
         "result_text": ending.result,
     }
     if job.record.progress_done is not None:
-        fields |= {name: getattr(job.record, name) for name in _PROGRESS}
+        fields |= {name: getattr(job.record, name) for name in PROGRESS}
     if usage is not None and started_at is not None:
         fields |= {"cpu_s": usage.cpu_s, "peak_rss_kb": usage.peak_rss_kb}
     if ending.error is not None:
