@@ -282,3 +282,17 @@ async def main():
 
 anyio.run(main)
 """
+
+
+async def test_an_engine_may_end_at_any_moment_of_a_warm_kernels_start(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    for moments in range(0, 60, 3):
+        async with bench.engine(limits=WARM) as engine:
+            await engine.jobs.kernels.prewarm()
+            with anyio.fail_after(PATIENCE_S):
+                while not engine.jobs.kernels.pool.alive and moments > 30:  # noqa: ASYNC110 - a process gives no event
+                    await anyio.sleep(0.001)
+            for _ in range(moments % 30):
+                await anyio.sleep(0.001)
+        assert caplog.records == []

@@ -124,22 +124,24 @@ class Kernel:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._end_process()
-        self._tasks.cancel_scope.cancel()
         try:
-            await self._tasks.__aexit__(kind, error, traceback)
+            await self._end_process()
         finally:
-            self._give_back()
+            self._tasks.cancel_scope.cancel()
+            try:
+                await self._tasks.__aexit__(kind, error, traceback)
+            finally:
+                self._give_back()
 
     async def _end_process(self) -> None:
         """End the group and wait until the process is gone, whatever else is being cancelled."""
         with anyio.CancelScope(shield=True):
             await self._provisioner.kill()
-            if self._watching is not None:  # one task at a time may wait, and that one may be cancelled
-                self._watching.cancel()
-            await self._watched.wait()
             with anyio.move_on_after(_GONE_WITHIN_S):
                 await self._provisioner.wait()
+            if self._watching is not None:
+                self._watching.cancel()
+            await self._watched.wait()  # for what is read there is closed now
             await self._provisioner.cleanup()
 
     def _give_back(self) -> None:
@@ -243,7 +245,7 @@ class Kernel:
             self._execution.take_publication(message)
 
     async def _watch(self) -> None:
-        self._watched = anyio.Event()  # not before: a task may be cancelled before its first step
+        self._watched = anyio.Event()  # not before: the task may never take its first step
         try:
             with anyio.CancelScope() as self._watching:
                 await self._provisioner.wait()

@@ -64,6 +64,7 @@ class LocalProvisioner:
         """How it ended, once it was waited for."""
         self.usage_at_end: Usage | None = None
         self._shim: socket.socket | None = None
+        self._reading = anyio.Lock()
         self._lines = b""
         self._unsignalled: deque[anyio.Event] = deque()
 
@@ -105,13 +106,14 @@ class LocalProvisioner:
         return -self.exit.signal if self.exit.signal is not None else self.exit.code
 
     async def wait(self) -> int | None:
-        """Wait until the process and all that descends from it are gone; for one task at a time."""
-        if self._shim is not None:
-            try:
-                await self._until(lambda: self.exit is not None)
-            except OSError:
-                self.exit = KernelExit(None, signal.SIGKILL, orphaned=True)
-            self._close()
+        """Wait until the process and all that descends from it are gone."""
+        async with self._reading:
+            if self._shim is not None:
+                try:
+                    await self._until(lambda: self.exit is not None)
+                except OSError:
+                    self.exit = KernelExit(None, signal.SIGKILL, orphaned=True)
+                self._close()
         return await self.poll()
 
     async def _send(self, data: bytes) -> None:
