@@ -13,7 +13,8 @@ import pytest
 
 from cellhost.tools.kernel import reaper
 from cellhost.tools.kernel.limits import JobLimits
-from cellhost.tools.kernel.reaper_process import reaper_pid
+from cellhost.tools.kernel.provisioner import LocalProvisioner
+from cellhost.tools.kernel.reaper_process import reaper_held, reaper_pid
 
 from .conftest import is_alive
 
@@ -254,3 +255,22 @@ async def test_no_descriptor_but_the_three_is_inherited_by_what_a_job_starts(eng
         "subprocess.run([sys.executable, '-I', '-S', '-c', program], close_fds=False)"
     )
     assert answer["stdout"] == "4\n"  # and the one that lists them
+
+
+async def test_any_number_of_tasks_may_wait_for_one_process(tmp_path: Path) -> None:
+    """One that watches a kernel and one that ends it, whichever of them is first."""
+    ended: list[int | None] = []
+    provisioner = LocalProvisioner({})
+
+    async def wait() -> None:
+        ended.append(await provisioner.wait())
+
+    with anyio.fail_after(20), (tmp_path / "log").open("wb") as log:
+        async with reaper_held(), anyio.create_task_group() as tasks:
+            given: dict[str, Any] = {"env": {}, "cwd": tmp_path, "stdout": log.fileno(), "stderr": log.fileno()}
+            await provisioner.launch_kernel(["/bin/sleep", "600"], **given)
+            for _ in range(3):
+                tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            await provisioner.kill()
+    assert ended == [-signal.SIGKILL] * 3
