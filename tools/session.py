@@ -114,16 +114,16 @@ class Session:
         return msgspec.structs.asdict(await self._store.run(records.frames.update, frame_id, **given))
 
     async def ensure_written(self, caller: Caller) -> None:
-        """Write the caller's root frame and session if no call has yet."""
-        if caller.root_frame_id not in self._written:
-            await self._store.run(self._write_root, caller)
+        """Write the caller's root frame and session if no call has yet, or `cellhost forget` removed them."""
+        await self._store.run(self._write_root, caller)
 
     def _write_root(self, caller: Caller) -> None:
         store = self._store.store
         root = caller.root_frame_id
-        if root in self._written:
+        there = store.find_frame_project(root) is not None
+        if there and root in self._written:
             return
-        if store.find_frame_project(root) is None:
+        if not there:
             store.new_frame(
                 kind="session",
                 project_id=caller.project_id,

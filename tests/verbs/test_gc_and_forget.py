@@ -106,6 +106,24 @@ async def test_a_session_is_forgotten_unless_a_job_of_it_runs(tmp_path: Path) ->
     assert list((data / "projects" / "default" / "jobs").iterdir()) == []
 
 
+async def test_a_server_whose_session_was_forgotten_begins_it_anew(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    made = build_dispatcher(Config(data_dir=data), workspace=tmp_path / "work")
+    with anyio.fail_after(60):
+        async with made:
+            for _ in range(2):
+                await made("write_file", ["a.txt", "kept"])
+                await made("save_artifact", ["a.txt"])
+                assert await rows(made) == [[1, 0, 1]]
+                assert (await anyio.to_thread.run_sync(cellhost, "forget", data, made.frame_id))[0] == 0
+                assert await rows(made) == [[0, 0, 0]]
+            await made("save_artifact", ["a.txt"])
+            frame_id = made.frame_id
+        again = build_dispatcher(Config(data_dir=data), workspace=tmp_path / "work")
+        async with again:
+            assert again.frame_id == frame_id
+
+
 async def rows(dispatcher: Any) -> list[list[int]]:
     sql = "SELECT (SELECT count(*) FROM frames), (SELECT count(*) FROM jobs), (SELECT count(*) FROM artifacts)"
     table = await dispatcher("query", {"sql": sql, "format": "table"})
