@@ -7,32 +7,16 @@ from __future__ import annotations
 
 import sys
 
-VERBS = (
-    "demo",
-    "replay",
-    "config",
-    "doctor",
-    "schema",
-    "audit",
-    "frames",
-    "jobs",
-    "tail",
-    "export",
-    "lineage",
-    "gc",
-    "forget",
-    "rules",
-)
-
 
 def main() -> int:
     """Run the verb in `sys.argv` and return its exit code."""
     arguments = sys.argv[1:]
-    if arguments and arguments[0] in (*VERBS, "-h", "--help", "--version"):
+    verb = arguments[0] if arguments else "serve"
+    if verb in ("-h", "--help", "--version") or not (verb == "serve" or verb.startswith("-")):
         from cellhost.rpc.cli import run_verb
 
         return run_verb(arguments)
-    if arguments and arguments[0] == "serve":
+    if arguments[:1] == ["serve"]:
         del arguments[0]
     if "-h" in arguments or "--help" in arguments:
         from cellhost.rpc.cli import show_serve_help

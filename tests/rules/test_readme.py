@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from cellhost import __main__ as entry
 from cellhost.rpc.cli import VERBS
 from cellhost.tools.registry import REGISTRY
 
@@ -25,7 +24,3 @@ def test_the_readme_lists_every_tool() -> None:
 
 def test_the_readme_lists_every_verb() -> None:
     assert sorted(column("By hand", 1)) == sorted(["serve", *VERBS])
-
-
-def test_the_entry_knows_every_verb_before_anything_is_imported() -> None:
-    assert tuple(VERBS) == entry.VERBS

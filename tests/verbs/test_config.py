@@ -137,10 +137,15 @@ def test_a_variable_that_does_not_fit_is_refused_in_one_line(
 
 
 def test_an_unknown_verb_or_flag_is_a_usage_error(cellhost: Run) -> None:
-    for arguments in (("confg",), ("config", "--hosts", "zed"), ("config", "--host", "emacs")):
+    for arguments, words in (
+        (("confg",), "'config'"),
+        (("config", "--hosts", "zed"), "--hosts"),
+        (("config", "--host", "emacs"), "'zed'"),
+    ):
         done = cellhost(*arguments)
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1
+        assert words in done.stderr
 
 
 def test_what_serve_is_given_by_a_file_it_obeys(cellhost: Run, tmp_path: Path) -> None:
