@@ -53,8 +53,17 @@ def run_verb(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # who read our output has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains when it flushes at the end
+        _drop_output()
         return 0
+    except OSError as error:
+        _drop_output()
+        sys.stderr.write(f"cellhost {verb}: {error.strerror} (free some space, or send the output elsewhere)\n")
+        return FAILED
+
+
+def _drop_output() -> None:
+    """Or the interpreter complains when it flushes at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def show_serve_help() -> int:

@@ -10,7 +10,7 @@ import msgspec
 
 from .host_snippet import SNIPPETS, snippet
 from .looking import table
-from .options import Parser, add_settings, settings_of
+from .options import Parser, add_settings, file_of, settings_of
 
 if TYPE_CHECKING:
     from typing import Any
@@ -29,10 +29,10 @@ def main(arguments: list[str]) -> int:
     form.add_argument("--json", action="store_true", help="as a JSON array of {name, value, origin}")
     form.add_argument("--host", choices=SNIPPETS, help="the snippet that makes this host spawn such a server")
     given = parser.parse_args(arguments)
-    resolved = settings_of(given)
+    resolved, file = settings_of(given), file_of(given)
     folder = resolved.settings.config().data_folder()
     if given.host:
-        _show_snippet(given.host, resolved, given.config and str(given.config.absolute()))
+        _show_snippet(given.host, resolved, str(file.absolute()) if file else None)
         return 0
     items = [item._replace(value=folder) if item.name == "data_dir" else item for item in resolved.items()]
     if given.json:

@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
     """The flags that say which data folder is meant."""
     add = parser.add_argument
-    add("--config", type=Path, metavar="FILE", help="settings (default: the user's config.toml)")
+    add("--config", type=Path, default=_UNSET, metavar="FILE", help="settings (default: the user's config.toml)")
     add("--data-dir", type=Path, default=_UNSET, help="where records are kept (default: the user's data folder)")
 
 
@@ -78,15 +78,22 @@ def settings_of(given: argparse.Namespace) -> Resolved:
     flags = {name: value for name, value in vars(given).items() if name in Settings.__struct_fields__}
     if "databases" in flags:
         flags["databases"] = dict(flags["databases"])
-    return resolve(flags=flags, file=given.config, environment=os.environ)
+    return resolve(flags=flags, file=file_of(given), environment=os.environ)
+
+
+def file_of(given: argparse.Namespace) -> Path | None:
+    """The settings file that `--config` names, if it is given."""
+    file: Path | None = vars(given).get("config")
+    return file
 
 
 def complaint(command: str, error: HostError) -> str:
     """An error as the one line that stderr gets: what went wrong, and what to do."""
-    advice = error.hint
+    text, advice = str(error).removeprefix("$."), error.hint
     if advice is None and isinstance(error, InvalidParams):
-        advice = "; ".join(f"{issue.path.removeprefix('$.')}: {issue.message}" for issue in error.issues)
-    return f"{command}: {error}" + (f" ({advice})" if advice else "") + "\n"
+        told = (f"{issue.path.removeprefix('$.')}: {issue.message}" for issue in error.issues)
+        advice = "; ".join(issue for issue in told if issue != text)
+    return f"{command}: {text}" + (f" ({advice})" if advice else "") + "\n"
 
 
 def count(text: str) -> int:

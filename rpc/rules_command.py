@@ -42,14 +42,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="cellhost rules", description="List and change permission rules.")
     add_data_dir(parser)
     verbs = parser.add_subparsers(dest="verb", parser_class=Parser)
-    listing = verbs.add_parser("list", help="list all stored rules (default)")
+    place = Parser(add_help=False)  # before the verb or after it
+    add_data_dir(place)
+    listing = verbs.add_parser("list", parents=[place], help="list all stored rules (default)")
     listing.add_argument("--json", action="store_true", help="one JSON object a line")
     for decision in DECISIONS:
-        verb = verbs.add_parser(decision, help=f"{decision} calls of a tool")
+        verb = verbs.add_parser(decision, parents=[place], help=f"{decision} calls of a tool")
         verb.add_argument("tool", help="a tool's name, or * for all")
         verb.add_argument("pattern", nargs="?", default="*", help="glob over its target: the code or the path")
         verb.add_argument("--project", dest="only_project", metavar="PROJECT", help="only in this project")
-    remove = verbs.add_parser("remove", help="remove a rule")
+    remove = verbs.add_parser("remove", parents=[place], help="remove a rule")
     remove.add_argument("rule_id")
     return parser
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,8 +16,6 @@ from cellhost.tools.registry import REGISTRY
 from .conftest import COMMAND, WITHIN_S
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .conftest import Run, Worked
 
 
@@ -112,6 +111,15 @@ def test_rules_are_set_listed_and_removed(cellhost: Run, tmp_path: Path) -> None
     assert "no such rule" in again.stderr
 
 
+def test_the_data_folder_of_the_rules_is_named_before_the_verb_or_after_it(cellhost: Run, tmp_path: Path) -> None:
+    place = ("--data-dir", str(tmp_path / "data"))
+    rule_id = shown(cellhost, "rules", "allow", "exec_background", *place).strip()
+    before, after = shown(cellhost, "rules", *place, "list"), shown(cellhost, "rules", "list", *place)
+    assert before == after
+    assert rule_id in before
+    assert shown(cellhost, "rules", "remove", rule_id, *place) == "removed\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
@@ -121,7 +129,7 @@ def test_rules_are_set_listed_and_removed(cellhost: Run, tmp_path: Path) -> None
         (("frames", "f-000000000000"), 1, "no such frame"),
         (("frames", "--status", "odd"), 2, "--status"),
         (("frames", "--project", "other"), 1, "projects/other/records.db is not there"),
-        (("frames", "--project", "../other"), 2, "project"),
+        (("frames", "--project", "../other"), 2, "cellhost frames: project_id: must be 1-64 of "),
         (("rules", "allow", "write_fil"), 2, "did you mean write_file?"),
         (("rules", "allow", "write_file", "--project", "Not One"), 2, "project"),
         (("rules", "allow"), 2, "tool"),
@@ -137,6 +145,7 @@ def test_what_does_not_fit_is_said_in_one_line(
     assert (done.returncode, done.stdout) == (status, "")
     assert done.stderr.count("\n") == 1
     assert words in done.stderr
+    assert done.stderr.count("must be") < 2
     assert "Traceback" not in done.stderr
 
 
@@ -156,3 +165,13 @@ def test_a_reader_that_has_had_enough_is_no_error(worked: Worked) -> None:
         process.stdout.close()
         assert process.wait(WITHIN_S) == 0
         assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("verb", ["schema", "audit"])
+def test_a_full_disk_under_the_output_is_said_in_one_line(worked: Worked, verb: str) -> None:
+    command = [*COMMAND, verb] if verb == "schema" else [*COMMAND, *worked.place(verb)]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=WITHIN_S, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"cellhost {verb}: No space left on device (")
+    assert done.stderr.count("\n") == 1
