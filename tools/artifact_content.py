@@ -51,8 +51,9 @@ class ReadArtifactTool(Tool[ReadArtifactParams, ReadArtifactResult]):
     title = "Read a saved version"
     description = (
         "Read the contents of one saved version, checked against its checksum: text by lines (`encoding` utf-8), an "
-        "image as an image, anything else as base64. `bytes`, `lines` and `checksum` are the whole version's. When "
-        "truncated, go on with `offset` set to next_offset. Code in a job opens host.artifact_path(version_id) instead."
+        "image as an image, anything else as base64. `bytes`, `lines` and `checksum` are the whole version's; `lines` "
+        "is null where offset and limit count bytes, as in a text with lines too long for an answer. When truncated, "
+        "go on with `offset` set to next_offset. Code in a job opens host.artifact_path(version_id) instead."
     )
     go_on = "offset: the answer's next_offset"
 

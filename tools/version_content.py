@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import codecs
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import msgspec
@@ -22,6 +23,8 @@ MAX_IMAGE_BYTES = 3_750_000
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _CHUNK = 1 << 20
+_LONGEST_CHARACTER = 4  # bytes of UTF-8
+_INSIDE_CHARACTERS = bytes(range(0x80, 0xC0))
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -39,6 +42,8 @@ SHOWN_AS_IMAGE = Piece("image", "", None, None)
 def read_version(records: Records, version: Version, offset: int, limit: int | None, max_bytes: int) -> Piece:
     """Lines of a text, or bytes of anything else, from `offset`, counted from 1, up to `max_bytes` of content.
 
+    A text with a line that is longer than that is paged by bytes too, or its rest could never be read; `lines` is None.
+
     Raises:
         StorageError: the bytes are missing, cut, or not those that were saved.
     """
@@ -47,10 +52,11 @@ def read_version(records: Records, version: Version, offset: int, limit: int | N
         if whole.checksum != version.checksum:
             raise not_as_saved()
         if _is_text(file):
+            if not _lines_fit(file, max_bytes):
+                return _part_of_text(file, whole.bytes, offset, min(limit or max_bytes, max_bytes))
             read = read_lines(file, whole, offset, limit or DEFAULT_LINES, max_bytes)
-            # A line that was cut counts as read: its rest can be had in no other line.
-            got = read.content.count("\n") + (not read.content.endswith("\n"))
-            return Piece("utf-8", read.content, whole.lines, offset + got if read.truncated else None)
+            following = offset + read.content.count("\n")
+            return Piece("utf-8", read.content, whole.lines, following if read.truncated else None)
         read = read_bytes(file, whole, offset, limit, max_bytes)
         got = len(read.content) // 4 * 3 - read.content[-2:].count("=")
         return Piece("base64", read.content, None, offset + got if read.truncated else None)
@@ -131,3 +137,19 @@ def _is_text(file: BinaryIO) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _lines_fit(file: BinaryIO, max_bytes: int) -> bool:
+    file.seek(0)
+    return all(len(line) <= max_bytes for line in iter(partial(file.readline, max_bytes + 1), b""))
+
+
+def _part_of_text(file: BinaryIO, size: int, offset: int, limit: int) -> Piece:
+    """Whole characters, at least one, from the first that begins at or after the `offset`th byte."""
+    most = max(limit, _LONGEST_CHARACTER)
+    file.seek(offset - 1)
+    data = file.read(most + _LONGEST_CHARACTER - 1)
+    text = data.lstrip(_INSIDE_CHARACTERS)
+    content, used = codecs.utf_8_decode(text[:most], "strict", False)
+    following = offset + len(data) - len(text) + used
+    return Piece("utf-8", content, None, following if following <= size else None)

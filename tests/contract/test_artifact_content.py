@@ -85,8 +85,17 @@ async def test_an_empty_version_is_an_empty_text(dispatcher: Dispatcher) -> None
     assert (read["encoding"], read["content"], read["lines"], read["truncated"]) == ("utf-8", "", 0, False)
 
 
-async def test_pages_within_a_budget_are_together_the_whole_text(dispatcher: Dispatcher) -> None:
-    text = "".join(f"line {number} é\n" for number in range(5000))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"line {number} é\n" for number in range(5000)),
+        "é🙂" * 10_000,
+        "short\n" + "x" * 30_000 + "\nshort\n",
+        "x" * 8_000 + "\n",
+    ],
+    ids=["lines", "one line", "a long line", "a line as long as a page"],
+)
+async def test_pages_within_a_budget_are_together_the_whole_text(dispatcher: Dispatcher, text: str) -> None:
     version_id = await save(dispatcher, text.encode())
     pieces, offset = "", 1
     while offset is not None:
@@ -95,6 +104,17 @@ async def test_pages_within_a_budget_are_together_the_whole_text(dispatcher: Dis
         assert len(page["content"]) <= 8_000
         pieces, offset = pieces + page["content"], page["next_offset"]
     assert pieces == text
+
+
+async def test_a_long_line_is_read_by_whole_characters_wherever_the_reading_begins(dispatcher: Dispatcher) -> None:
+    dispatcher.host.config.limits.read_bytes = 6
+    version_id = await save(dispatcher, "aé🙂é🙂".encode())
+    read: list[tuple[str, int | None]] = []
+    for offset in (1, 3, 5, 8, 12, 14, 99):
+        piece = await dispatcher("read_artifact", {"version_id": version_id, "offset": offset, "limit": 1})
+        assert piece["lines"] is None
+        read.append((piece["content"], piece["next_offset"]))
+    assert read == [("aé", 4), ("🙂", 8), ("é", 10), ("é", 10), ("", None), ("", None), ("", None)]
 
 
 async def test_bytes_that_are_not_those_that_were_saved_are_never_shown(
