@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from . import version_content
+from .budget import page_within
 from .data import VersionId
 from .schema import LARGEST
 from .tool import Tool, resource_key
@@ -69,13 +70,25 @@ class ReadArtifactTool(Tool[ReadArtifactParams, ReadArtifactResult]):
 
             call.images.append(Image(version.version_id, version.content_type, data))
             return _answer(version, version_content.SHOWN_AS_IMAGE)
-        max_bytes = call.host.config.limits.read_bytes
+        longest_line = max_bytes = call.host.config.limits.read_bytes
         if call.budget is not None:
             max_bytes = min(max_bytes, call.budget // 2)
-        piece = await call.host.in_file_thread(
-            version_content.read_version, records, version, params.offset or 1, params.limit, max_bytes
-        )
-        return _answer(version, piece)
+            # JSON writes some characters as six; what is by lines on one page has to be so on all.
+            longest_line = min(max_bytes, call.budget // 8)
+
+        async def read(max_bytes: int) -> ReadArtifactResult:
+            piece = await call.host.in_file_thread(
+                version_content.read_version,
+                records,
+                version,
+                params.offset or 1,
+                params.limit,
+                max_bytes,
+                longest_line,
+            )
+            return _answer(version, piece)
+
+        return await page_within(call, max_bytes, read)
 
 
 def _answer(version: Version, piece: version_content.Piece) -> ReadArtifactResult:
@@ -137,15 +150,20 @@ class DiffArtifactTool(Tool[DiffArtifactParams, DiffArtifactResult]):
         records, before = await _found(params.from_version_id, call)
         _, after = await _found(params.to_version_id, call)
         longest = call.host.config.limits.read_bytes if call.budget is None else call.budget // 2
-        diff = await call.host.in_file_thread(version_content.diff_versions, records, before, after, longest)
-        return {
-            "from": _compared(before),
-            "to": _compared(after),
-            "same": before.checksum == after.checksum,
-            "diff": diff.text,
-            "reason": diff.reason,
-            "truncated": diff.truncated,
-        }
+        whole = await call.host.in_file_thread(version_content.diff_versions, records, before, after)
+
+        async def page(longest: int) -> DiffArtifactResult:
+            diff = whole.within(longest)
+            return {
+                "from": _compared(before),
+                "to": _compared(after),
+                "same": before.checksum == after.checksum,
+                "diff": diff.text,
+                "reason": diff.reason,
+                "truncated": diff.truncated,
+            }
+
+        return await page_within(call, longest, page)
 
 
 def _compared(version: Version) -> ComparedVersion:

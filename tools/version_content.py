@@ -39,10 +39,13 @@ class Piece(msgspec.Struct, frozen=True):
 SHOWN_AS_IMAGE = Piece("image", "", None, None)
 
 
-def read_version(records: Records, version: Version, offset: int, limit: int | None, max_bytes: int) -> Piece:
+def read_version(
+    records: Records, version: Version, offset: int, limit: int | None, max_bytes: int, longest_line: int
+) -> Piece:
     """Lines of a text, or bytes of anything else, from `offset`, counted from 1, up to `max_bytes` of content.
 
-    A text with a line that is longer than that is paged by bytes too, or its rest could never be read; `lines` is None.
+    A text with a line over `longest_line` bytes is paged by bytes too, or the rest of that line could never be read;
+    `lines` is None.
 
     Raises:
         StorageError: the bytes are missing, cut, or not those that were saved.
@@ -52,7 +55,7 @@ def read_version(records: Records, version: Version, offset: int, limit: int | N
         if whole.checksum != version.checksum:
             raise not_as_saved()
         if _is_text(file):
-            if not _lines_fit(file, max_bytes):
+            if not _lines_fit(file, longest_line):
                 return _part_of_text(file, whole.bytes, offset, min(limit or max_bytes, max_bytes))
             read = read_lines(file, whole, offset, limit or DEFAULT_LINES, max_bytes)
             following = offset + read.content.count("\n")
@@ -89,9 +92,15 @@ class Diff(msgspec.Struct, frozen=True):
     reason: str | None = None
     truncated: bool = False
 
+    def within(self, longest: int) -> Diff:
+        """The same, its text cut at a line's end after at most `longest` characters."""
+        if self.text is None or len(self.text) <= longest:
+            return self
+        return Diff(self.text[: self.text.rfind("\n", 0, longest) + 1], truncated=True)
 
-def diff_versions(records: Records, before: Version, after: Version, longest: int) -> Diff:
-    """The unified diff of two texts, cut at a line's end after at most `longest` characters.
+
+def diff_versions(records: Records, before: Version, after: Version) -> Diff:
+    """The unified diff of two texts.
 
     Raises:
         StorageError: as `read_version`.
@@ -108,9 +117,7 @@ def diff_versions(records: Records, before: Version, after: Version, longest: in
         return Diff(None, "too many lines to compare: compare them in a job")
     if not diff:
         return Diff("", "only the ends of lines differ")
-    if len(diff) <= longest:
-        return Diff(diff)
-    return Diff(diff[: diff.rfind("\n", 0, longest) + 1], truncated=True)
+    return Diff(diff)
 
 
 def _label(version: Version) -> str:
@@ -139,9 +146,9 @@ def _is_text(file: BinaryIO) -> bool:
     return True
 
 
-def _lines_fit(file: BinaryIO, max_bytes: int) -> bool:
+def _lines_fit(file: BinaryIO, longest: int) -> bool:
     file.seek(0)
-    return all(len(line) <= max_bytes for line in iter(partial(file.readline, max_bytes + 1), b""))
+    return all(len(line) <= longest for line in iter(partial(file.readline, longest + 1), b""))
 
 
 def _part_of_text(file: BinaryIO, size: int, offset: int, limit: int) -> Piece:

@@ -11,6 +11,7 @@ import pytest
 from cellhost import Config, build_dispatcher
 from cellhost.store.errors import StorageError
 from cellhost.tools import text_diff
+from cellhost.tools.budget import size
 from cellhost.tools.call import Call
 
 from .checks import sha256
@@ -91,9 +92,10 @@ async def test_an_empty_version_is_an_empty_text(dispatcher: Dispatcher) -> None
         "".join(f"line {number} é\n" for number in range(5000)),
         "é🙂" * 10_000,
         "short\n" + "x" * 30_000 + "\nshort\n",
-        "x" * 8_000 + "\n",
+        "x" * 2_000 + "\n" + "\x01\x1b\n" * 9_000,
+        "x" * 1_999 + "\n" + "\x01" * 1_999 + "\n" + "y" * 9_000,
     ],
-    ids=["lines", "one line", "a long line", "a line as long as a page"],
+    ids=["lines", "one line", "a long line", "escapes", "escapes on one line"],
 )
 async def test_pages_within_a_budget_are_together_the_whole_text(dispatcher: Dispatcher, text: str) -> None:
     version_id = await save(dispatcher, text.encode())
@@ -101,7 +103,7 @@ async def test_pages_within_a_budget_are_together_the_whole_text(dispatcher: Dis
     while offset is not None:
         call = Call(dispatcher.host, "mcp", budget=16_000)
         page = await dispatcher.host.call("read_artifact", {"version_id": version_id, "offset": offset}, call)
-        assert len(page["content"]) <= 8_000
+        assert size(page) <= 15_800
         pieces, offset = pieces + page["content"], page["next_offset"]
     assert pieces == text
 
@@ -218,3 +220,12 @@ async def test_a_long_diff_is_cut_at_a_line_and_says_so(tmp_path: Path) -> None:
     assert 900 < len(compared["diff"]) <= 1000
     assert compared["diff"].endswith("\n")
     await made.host.aclose()
+
+
+async def test_a_diff_that_json_makes_longer_fits_the_budget_too(dispatcher: Dispatcher) -> None:
+    one, two = await save(dispatcher, b"\x01a\n" * 900), await save(dispatcher, b"\x01b\n" * 900)
+    call = Call(dispatcher.host, "mcp", budget=16_000)
+    compared = await dispatcher.host.call("diff_artifact", [one, two], call)
+    assert 15_000 < size(compared) <= 15_800
+    assert compared["truncated"] is True
+    assert compared["diff"].endswith("\x01b\n")
