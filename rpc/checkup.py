@@ -106,17 +106,24 @@ def data_folder(patient: Patient) -> Finding:
 
 
 def records(patient: Patient) -> Finding:
-    """Whether the databases that are there can be read and are whole."""
+    """Whether the databases that are there can be read and are whole, and the bytes of what was saved are there."""
     if not (patient.data / "control.db").exists():
         return Finding("none yet")
     try:
         with Store(patient.data, read_only=True) as store:
-            projects = [project.project_id for project in store.control.projects.list()]
-            databases = [store.control.database, *(store.project(name).database for name in projects)]
+            projects = [store.project(project.project_id) for project in store.control.projects.list()]
+            databases = [store.control.database, *(project.database for project in projects)]
             for database in databases:
                 state = str(database.value("PRAGMA quick_check(1)"))
                 if state != "ok":
                     return Finding(f"{database.path}: {state}", f"put a copy of {database.path} back, or move it away")
+            for project in projects:
+                if cut := project.artifacts.incomplete():
+                    objects = project.folder / "objects"
+                    return Finding(
+                        f"the bytes of {len(cut)} saved versions, {cut[0]} among them, are missing or incomplete",
+                        f"put {objects} back from a copy; other versions are not affected",
+                    )
             live = sum(is_live(Path(server.run_folder)) for server in store.control.servers.list())
     except HostError as error:
         return Finding(error.message, error.hint or "move the data folder away to begin anew")
@@ -133,6 +140,8 @@ def locks(patient: Patient) -> Finding:
                 database.execute("BEGIN IMMEDIATE")
                 database.rollback()
         except sqlite3.Error as error:
+            if error.sqlite_errorname != "SQLITE_BUSY":  # it says more when it is read as records
+                continue
             return Finding(f"{path.name}: {error}", f"end the process that holds {path} (lsof names it)")
     try:
         with RunFolder() as run:

@@ -155,6 +155,11 @@ class Artifacts:
             Version, "WHERE version_id IN (SELECT value FROM json_each(?))", [msgspec.json.encode(version_ids).decode()]
         )
 
+    def incomplete(self) -> Sequence[str]:
+        """Ids of the versions whose bytes are missing or cut."""
+        rows = self._database.rows("SELECT version_id, checksum, size_bytes FROM artifact_versions")
+        return [version_id for version_id, *saved in rows if not self._objects.is_complete(*saved)]
+
     def made_by(self, cell_id: str) -> list[Version]:
         """The versions that a cell saved, the oldest first."""
         return self._database.select(Version, "WHERE producing_cell_id = ? ORDER BY rowid", [cell_id])

@@ -104,6 +104,13 @@ class Objects:
             raise _lost()
         return opened
 
+    def is_complete(self, checksum: str, size: int) -> bool:
+        """Whether as many bytes are there as were saved; they are not read."""
+        try:
+            return self.path(checksum).stat().st_size == size
+        except OSError:
+            return False
+
     def copy(self, checksum: str, size: int, write: Callable[[bytes], object]) -> None:
         """Hands the bytes on in pieces. Raises `StorageError` at the end unless they are those that were saved."""
         digest = hashlib.sha256()

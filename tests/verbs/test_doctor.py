@@ -7,12 +7,14 @@ import os
 import sqlite3
 import subprocess
 from contextlib import closing
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cellhost.rpc.checkup import CHECKS, Patient
 from cellhost.rpc.settings import Settings
+from cellhost.store.artifacts import NewVersion
 from cellhost.store.store import Store
 
 from .conftest import COMMAND, WITHIN_S
@@ -38,7 +40,10 @@ def sick(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 def begin_records(data: Path) -> None:
     with Store(data) as store:
-        store.new_frame(kind="session")
+        new = NewVersion(frame_id=store.new_frame(kind="session"), filename="a.txt", content_type="text/plain")
+        records = store.project("default")
+        with records.objects.stage(BytesIO(b"kept")) as staged:
+            records.artifacts.save(staged, new)
 
 
 def test_all_is_well_and_nothing_is_made_in_folders_that_are_not_there(cellhost: Run, tmp_path: Path) -> None:
@@ -80,6 +85,16 @@ def damaged(data: Path) -> None:
     path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
 
 
+def not_a_database(data: Path) -> None:
+    (data / "projects/default/records.db").write_bytes(b"not a database" * 1000)
+
+
+def truncated(data: Path) -> None:
+    (kept,) = data.glob("projects/default/objects/*/*")
+    kept.chmod(0o600)
+    kept.write_bytes(kept.read_bytes()[:-1])
+
+
 def open_to_others(data: Path) -> None:
     data.chmod(0o755)
 
@@ -90,6 +105,8 @@ def open_to_others(data: Path) -> None:
         (locked, "locks", "end the process that holds"),
         (newer, "records", "upgrade cellhost"),
         (damaged, "records", ""),
+        (not_a_database, "records", "put a copy of it back"),
+        (truncated, "records", "objects back from a copy"),
         (open_to_others, "data folder", "chmod 700"),
     ],
 )
