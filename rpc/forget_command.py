@@ -7,6 +7,7 @@ import sys
 from ..store.errors import NotFound
 from ..store.forgetting import forget
 from ..store.store import Store
+from ..tools.copies import remove_copies
 from .options import Parser, add_data_dir, settings_of
 
 
@@ -24,9 +25,11 @@ def main(arguments: list[str]) -> int:
     if not (folder / "control.db").exists():  # looking makes none
         raise NotFound("no such frame", hint="nothing is kept in this data folder; name another with --data-dir")
     with Store(folder) as store:
+        workspaces = store.control.sessions.workspaces()  # as long as the session is there
         gone = forget(store, given.frame_id)
+        freed = gone.bytes + remove_copies(workspaces, gone.versions)
     sys.stdout.write(
-        f"forgot {gone.frames} frames, {gone.cells} cells, {gone.jobs} jobs and {gone.versions} versions, "
-        f"{gone.bytes} bytes of files\n"
+        f"forgot {gone.frames} frames, {gone.cells} cells, {gone.jobs} jobs and {len(gone.versions)} versions, "
+        f"{freed} bytes of files\n"
     )
     return 0

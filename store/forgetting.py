@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """How many rows of each kind went, and the bytes of files."""
+    """How many rows of each kind went, the ids of the versions, and the bytes of files."""
 
     frames: int
     cells: int
     jobs: int
-    versions: int
+    versions: list[str]
     bytes: int
 
 
@@ -65,7 +65,7 @@ def forget(store: Store, frame_id: str) -> Forgotten:
     freed = _delete_files(records, gone)
     _delete_decisions(store, gone.frames, gone.jobs)
     records.database.give_back_space()
-    return Forgotten(len(gone.frames), len(gone.cells), len(gone.jobs), len(gone.versions), freed)
+    return Forgotten(len(gone.frames), len(gone.cells), len(gone.jobs), gone.versions, freed)
 
 
 _BELOW = """

@@ -106,6 +106,27 @@ async def test_a_session_is_forgotten_unless_a_job_of_it_runs(tmp_path: Path) ->
     assert list((data / "projects" / "default" / "jobs").iterdir()) == []
 
 
+async def test_the_copies_that_jobs_opened_are_forgotten_in_every_workspace(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    config = Config(data_dir=data, rules=(("exec_background", "*", "allow"),))
+    with anyio.fail_after(60):
+        async with build_dispatcher(config, workspace=tmp_path / "one") as one:
+            frame_id = one.frame_id
+            await one("write_file", ["a.txt", "private"])
+            saved = await one("save_artifact", ["a.txt"])
+        async with build_dispatcher(config, workspace=tmp_path / "two") as two:
+            await two("write_file", ["b.txt", "kept"])
+            kept = await two("save_artifact", ["b.txt"])
+            opening = f"for each in {[saved['version_id'], kept['version_id']]}: print(host.artifact_path(each))"
+            job = await two("exec_background", [opening])
+            await two("exec_wait", [job["exec_id"]])
+        copies = tmp_path / "two" / ".cellhost"
+        assert sorted(path.name for path in copies.iterdir()) == sorted([saved["version_id"], kept["version_id"]])
+        code, out, _ = await anyio.to_thread.run_sync(cellhost, "forget", data, frame_id)
+        assert (code, out) == (0, "forgot 1 frames, 0 cells, 0 jobs and 1 versions, 14 bytes of files\n")
+        assert [path.name for path in copies.iterdir()] == [kept["version_id"]]
+
+
 async def test_a_server_whose_session_was_forgotten_begins_it_anew(tmp_path: Path) -> None:
     data = tmp_path / "data"
     made = build_dispatcher(Config(data_dir=data), workspace=tmp_path / "work")
