@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..store.jobs import FINAL
+from ..store.jobs import FINAL, LIVE
 from ..store.runfolder import is_live
 from ..tools.kernel.log import Ends, JobLog
 
 if TYPE_CHECKING:
     from ..store.rows import Job
     from .looking import Place
+
+LOST = "lost"
 
 
 class SeenJob(NamedTuple):
@@ -34,10 +36,13 @@ class SeenJobs:
         self._store, self._records = place
 
     def list(self, *, status: str | None, limit: int) -> list[SeenJob]:
-        """The newest, newest first."""
+        """The newest in that state, newest first."""
         living = self._living()
-        found = self._records.jobs.list(status=status, limit=limit)
-        return [self._seen(each.job, each.code_preview, living) for each in found]
+        recorded = (*LIVE, LOST) if status == LOST else (status,)
+        found = [each for state in recorded for each in self._records.jobs.list(status=state, limit=limit)]
+        found.sort(key=lambda each: each.job.created_at, reverse=True)
+        seen = [self._seen(each.job, each.code_preview, living) for each in found]
+        return [each for each in seen if status in {None, each.status}][:limit]
 
     def get(self, exec_id: str) -> SeenJob:
         """Raises `NotFound`."""
@@ -52,7 +57,7 @@ class SeenJobs:
         if job.status in FINAL:
             return SeenJob(job, code, job.status, Ends(job.stdout_bytes, job.stderr_bytes))
         # The next server to start will record it so.
-        status = job.status if job.server_id in living else "lost"
+        status = job.status if job.server_id in living else LOST
         return SeenJob(job, code, status, self.log(job.exec_id).sizes())
 
     def _living(self) -> frozenset[str]:

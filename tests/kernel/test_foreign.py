@@ -293,3 +293,33 @@ async def test_bash_is_interrupted_and_dies_as_any_kernel(engine: Engine, bash: 
 def test_the_names_of_the_bash_kernel_are_told(bash: str) -> None:
     assert bash in kernel_names(sys.executable)
     assert find_kernel(bash, sys.executable).language == "bash"
+
+
+HALFWAY = """
+import sys, threading
+from cellhost.tools.kernel.jupyter import load
+from cellhost.tools.kernel.kernelspecs import kernel_names
+
+begun, looked_for = threading.Event(), threading.Event()
+
+class Halfway:
+    def find_spec(self, name, path=None, target=None):
+        if name == "jupyter_client.manager":
+            begun.set()
+            looked_for.wait(0.3)
+
+def look():
+    begun.wait()
+    kernel_names(sys.executable)
+    looked_for.set()
+
+sys.meta_path.insert(0, Halfway())
+threading.Thread(target=look).start()
+load("cellhost.tools.kernel.channels")
+"""
+
+
+def test_installed_kernels_may_be_looked_for_while_the_first_one_starts() -> None:
+    """In a process that is just loading jupyter_client, whose modules import each other in circles."""
+    done = subprocess.run([sys.executable, "-c", HALFWAY], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

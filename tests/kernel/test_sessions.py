@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from cellhost.store.errors import Busy, Closed, InvalidParams
@@ -15,6 +16,7 @@ from .conftest import OWNER, PATIENCE_S, is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
     from cellhost.tools.kernel.spec import KernelSpec
 
@@ -348,6 +350,26 @@ async def test_the_end_of_the_engine_ends_kernels_and_cells(bench: Bench, gone: 
     async with bench.engine() as later:
         assert "another server" in (await later.cell("1", "busy"))["note"]
         assert "note" not in await later.cell("1", "new")
+
+
+class SlowToEnd(Kernel):
+    """Its teardown takes longer than its cell's end, as on a machine with much to do."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await super().__aexit__(kind, error, traceback)
+        await anyio.sleep(PATIENCE_S)
+
+
+async def test_a_restart_is_answered_when_the_engine_ends_meanwhile(bench: Bench) -> None:
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks, bench.engine(kernel_factory=SlowToEnd) as engine:
+            running = await engine.enter(BEGUN + "time.sleep(600)")
+            await engine.until_printed(running, "begun")
+            tasks.start_soon(engine.jobs.restart, OWNER, "default")
+            await anyio.lowlevel.checkpoint()
+    assert [record.status for record in bench.records.rows.values()] == ["killed"]
 
 
 # Team mode and `host`

@@ -173,7 +173,7 @@ def test_tail_without_following_shows_what_there_is(cellhost: Run, working: Work
         working.let_go(step)
 
 
-def test_a_job_whose_server_was_killed_is_lost_and_not_waited_for(working: Working) -> None:
+def test_a_job_whose_server_was_killed_is_lost_and_not_waited_for(cellhost: Run, working: Working) -> None:
     with started("tail", working.exec_id, "-f", *working.place) as follower:
         assert follower.stdout is not None
         read_until(follower.stdout.fileno(), lambda text: "step 1\n" in text)
@@ -183,6 +183,8 @@ def test_a_job_whose_server_was_killed_is_lost_and_not_waited_for(working: Worki
     with started("jobs", "--watch", *working.place) as process:
         assert process.stdout is not None
         read_until(process.stdout.fileno(), lambda text: f"{working.exec_id}  lost " in text)
+    assert working.exec_id in cellhost("jobs", "--status", "lost", *working.place).stdout
+    assert working.exec_id not in cellhost("jobs", "--status", "running", *working.place).stdout
 
 
 def exported(cellhost: Run, worked: Worked, exec_id: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ process begins to start before jupyter_client is even imported; that happens in 
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import secrets
@@ -29,6 +28,7 @@ from anyio.lowlevel import RunVar
 from ...store.errors import StorageError
 from .execution import Execution
 from .handover import Handover
+from .jupyter import load
 from .provisioner import KernelExit, LocalProvisioner, Usage
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ async def _channels_module() -> Any:
     if limiter is None:
         limiter = anyio.CapacityLimiter(1)
         _loading.set(limiter)
-    module = await anyio.to_thread.run_sync(importlib.import_module, f"{__package__}.channels", limiter=limiter)
+    module = await anyio.to_thread.run_sync(load, f"{__package__}.channels", limiter=limiter)
     _loaded.set(module)
     return module
 

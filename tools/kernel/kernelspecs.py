@@ -9,15 +9,15 @@ https://jupyter-client.readthedocs.io/en/stable/kernels.html#kernel-specs
 from __future__ import annotations
 
 import difflib
-import importlib
 import shutil
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from ...store.errors import InvalidParams, Issue
+from .jupyter import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,8 +79,7 @@ def find_kernel(name: str, interpreter: str) -> InstalledKernel:
 
 
 def _folders(interpreter: str) -> dict[str, Path]:
-    module: Any = importlib.import_module("jupyter_client.kernelspec")
-    specs = module.KernelSpecManager(ensure_native_kernel=False)
+    specs = load("jupyter_client.kernelspec").KernelSpecManager(ensure_native_kernel=False)
     specs.kernel_dirs = [str(_prefix_of(interpreter) / "share" / "jupyter" / "kernels"), *specs.kernel_dirs]
     return {name: Path(folder) for name, folder in specs.find_kernel_specs().items()}
 

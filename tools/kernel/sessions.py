@@ -104,11 +104,13 @@ class KernelSession:
         """A kernel from its start to its end; `first` answers for it if it cannot start."""
         self._ended = None
         self._without_kernel = anyio.Event()
-        async with self._supervisor.answering_for(first), await self._source.make_foreground() as self._kernel:
-            self._source.note_foreground(self._root_frame_id)
-            await self._serve(self._kernel)
-        self._kernel = None
-        self._without_kernel.set()
+        try:
+            async with self._supervisor.answering_for(first), await self._source.make_foreground() as self._kernel:
+                self._source.note_foreground(self._root_frame_id)
+                await self._serve(self._kernel)
+        finally:  # the engine may close meanwhile
+            self._kernel = None
+            self._without_kernel.set()
         if first in self.cells:
             self.cells.remove(first)
             self._on_done(first)
