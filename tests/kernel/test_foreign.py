@@ -255,6 +255,7 @@ def bash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         command = [str(python), "-m", "bash_kernel.install", "--prefix", str(tmp_path / "prefix")]
         subprocess.run(command, check=True, capture_output=True, timeout=60)
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "prefix" / "share" / "jupyter"))
+    monkeypatch.setenv("HOME", str(tmp_path))  # the kernel reads .bashrc there, which may do anything
     return "bash"
 
 
