@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .kernel import LAUNCHER, Kernel
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _HOST = "127.0.0.1"
+_PORTS = range(10_000, 32_768)
 _LAST_BYTES = 1 << 16
 
 
@@ -155,14 +157,19 @@ def _tail(path: Path, start: int = 0) -> bytes:
 
 
 def _free_ports(taken: set[int]) -> dict[str, int]:
-    """Ports that are free now, none of them in `taken`."""
+    """Ports that are free now, none of them in `taken`.
+
+    None that the system hands out by itself (ip(7), `ip_local_port_range`): the kernel binds them a second later, and
+    by then another program might have been given one.
+    """
     found: dict[str, int] = {}
     with ExitStack() as held:
         for name in ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port"):
-            port = 0
-            while port in taken or not port:
+            while name not in found:
+                port = secrets.choice(_PORTS)
                 bound = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-                bound.bind((_HOST, 0))
-                port = int(bound.getsockname()[1])
-            found[name] = port
+                with suppress(OSError):  # somebody has it
+                    bound.bind((_HOST, port))
+                    if port not in taken:
+                        found[name] = port
     return found
