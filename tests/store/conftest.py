@@ -1,4 +1,4 @@
-"""The query guard's fixture database, made anew for each test, and the cases that are judged on it."""
+"""An open store, and the query guard's fixture database with the cases that are judged on it; anew for each test."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from cellhost.store.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cellhost.store.records import Records
 
 CASES = Path(__file__).parent / "cases"
 
@@ -29,3 +36,22 @@ def guard_file(tmp_path: Path) -> Path:
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript((CASES / "sql_fixture.sql").read_text(encoding="utf-8"))
     return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A store in a folder of its own."""
+    with Store(tmp_path / "data") as opened:
+        yield opened
+
+
+@pytest.fixture
+def records(store: Store) -> Records:
+    """The records of a project without anything in it."""
+    return store.project("p")
+
+
+@pytest.fixture
+def frame_id(records: Records) -> str:
+    """A session's frame in that project."""
+    return records.frames.add(kind="session").frame_id

@@ -2,8 +2,6 @@
 
 import io
 import sqlite3
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,22 +12,6 @@ from cellhost.store.filenames import clean_filename
 from cellhost.store.records import Records
 from cellhost.store.rows import Version
 from cellhost.store.store import Store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "data") as opened:
-        yield opened
-
-
-@pytest.fixture
-def records(store: Store) -> Records:
-    return store.project("p")
-
-
-@pytest.fixture
-def frame_id(records: Records) -> str:
-    return records.frames.add(kind="session").frame_id
 
 
 def save(records: Records, frame_id: str, filename: str = "out.csv", content: bytes = b"1", **more: Any) -> Version:

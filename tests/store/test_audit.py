@@ -1,20 +1,12 @@
 """The audit of calls."""
 
 import sqlite3
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from cellhost.store.audit import Audit
 from cellhost.store.rows import HostCall
 from cellhost.store.store import Store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "data") as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Forgetting a frame: everything in it goes, and nothing that anybody else needs."""
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,17 +12,6 @@ from cellhost.store.jobs import NewJob
 from cellhost.store.records import Records
 from cellhost.store.rows import HostCall, Job, Version
 from cellhost.store.store import Store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "data") as opened:
-        yield opened
-
-
-@pytest.fixture
-def records(store: Store) -> Records:
-    return store.project("p")
 
 
 def frame(store: Store, parent_id: str | None = None) -> str:

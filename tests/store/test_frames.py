@@ -1,7 +1,6 @@
 """Frames: made, changed, browsed, searched and looked into."""
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,6 @@ from cellhost.store.rows import Cell, Frame
 from cellhost.store.sqlite import Database
 from cellhost.store.store import Store
 from cellhost.store.tables import RECORDS, Schema
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "data") as opened:
-        yield opened
-
-
-@pytest.fixture
-def records(store: Store) -> Records:
-    return store.project("p")
 
 
 def names(listing: FrameListing | FrameSearch) -> list[Any]:

@@ -4,7 +4,6 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,17 +14,6 @@ from cellhost.store.jobs import NewJob
 from cellhost.store.records import Records
 from cellhost.store.rows import Version
 from cellhost.store.store import Store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "data") as opened:
-        yield opened
-
-
-@pytest.fixture
-def records(store: Store) -> Records:
-    return store.project("p")
 
 
 def save(records: Records, frame_id: str, content: bytes) -> Version:

@@ -1,7 +1,6 @@
 """Jobs and their cells."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +11,6 @@ from cellhost.store.jobs import FINAL, Jobs, NewJob
 from cellhost.store.records import Records
 from cellhost.store.rows import Job
 from cellhost.store.store import Store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "data") as opened:
-        yield opened
-
-
-@pytest.fixture
-def records(store: Store) -> Records:
-    return store.project("p")
-
-
-@pytest.fixture
-def frame_id(records: Records) -> str:
-    return records.frames.add(kind="session").frame_id
 
 
 def launch(records: Records, frame_id: str, code: str = "print(1)", **more: Any) -> Job:

@@ -20,11 +20,6 @@ def records(tmp_path: Path) -> Iterator[Records]:
         yield store.project("p")
 
 
-@pytest.fixture
-def frame_id(records: Records) -> str:
-    return records.frames.add(kind="session").frame_id
-
-
 def save(records: Records, frame_id: str, name: str, *inputs: str, cell: str | None = None) -> str:
     new = NewVersion(
         frame_id=frame_id,

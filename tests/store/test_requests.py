@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,6 @@ from cellhost.store.rows import Request
 from cellhost.store.store import Store
 
 HASH = target_hash("print(1)")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "data") as opened:
-        yield opened
 
 
 @pytest.fixture

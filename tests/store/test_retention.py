@@ -16,7 +16,6 @@ from cellhost.store.retention import AT_ONCE, Retention, remove_expired
 from cellhost.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from cellhost.store.records import Records
@@ -24,17 +23,6 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 EVERYTHING = Retention(age_s=1e9, log_bytes=1 << 40)
 TEN_HOURS = Retention(age_s=36_000, log_bytes=1 << 40)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "data") as opened:
-        yield opened
-
-
-@pytest.fixture
-def records(store: Store) -> Records:
-    return store.project("p")
 
 
 def job(records: Records, *, hours_ago: float, size: int = 10, status: str = "done", **given: Any) -> str:

@@ -1,18 +1,11 @@
 """Permission rules as they are kept."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cellhost.store.errors import InvalidParams
 from cellhost.store.store import Store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "data") as opened:
-        yield opened
 
 
 def decisions(store: Store, tool: str) -> list[str]:

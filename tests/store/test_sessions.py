@@ -1,6 +1,5 @@
 """Sessions, projects and servers in control.db."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,12 +7,6 @@ import pytest
 from cellhost.store.errors import InvalidParams
 from cellhost.store.ids import new_id
 from cellhost.store.store import Store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "data") as opened:
-        yield opened
 
 
 def test_a_workspace_continues_with_the_session_seen_last(store: Store) -> None:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,6 @@ from cellhost.store.errors import Closed, InvalidParams
 from cellhost.store.jobs import NewJob
 from cellhost.store.runfolder import RunFolder
 from cellhost.store.store import Store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "data") as opened:
-        yield opened
 
 
 def test_a_store_that_is_not_used_touches_nothing(tmp_path: Path) -> None:
