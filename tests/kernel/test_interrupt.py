@@ -67,7 +67,9 @@ async def test_code_that_takes_no_notice_is_ended_by_the_next_step(bench: Bench,
 
 
 async def test_a_kernel_that_became_another_program_is_stopped_too(engine: Engine) -> None:
-    exec_id = await engine.launch("import os\nprint('begun')\nos.execv('/bin/sleep', ['sleep', '600'])")
+    # The other program takes along what the kernel has not sent yet: that it has begun, for one.
+    code = "import os, time\ntime.sleep(0.5)\nos.execv('/bin/sh', ['sh', '-c', 'echo begun; exec sleep 600'])"
+    exec_id = await engine.launch(code)
     await engine.until_printed(exec_id, "begun")
     await engine.until(exec_id, lambda answer: answer["status"] == "running")
     with anyio.fail_after(5):

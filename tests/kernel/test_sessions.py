@@ -418,9 +418,8 @@ async def test_each_cell_calls_the_host_in_its_own_name_and_a_kept_host_goes_alo
 
 
 async def test_a_thread_that_calls_the_host_over_a_cells_end_disturbs_no_other_cell(hosted: Engine, door: Door) -> None:
-    await hosted.cell(
-        "import threading\nheld = threading.Thread(target=lambda: host.exec_wait('exec-1'))\nheld.start()"
-    )
+    thread = "import threading\nheld = threading.Thread(target=lambda: host.exec_wait('exec-1'))\nheld.start()"
+    await hosted.cell(thread + "\nimport time; time.sleep(0.5)")  # its name ends with it: the call must be under way
     await door.until(lambda: len(door.requests) == 1)
     assert (await hosted.cell("host.exec_list()['method']"))["result"] == "'exec_list'"
     door.hold.set()

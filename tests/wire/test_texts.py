@@ -50,7 +50,7 @@ TASKS = {
     "run code and see what it printed": [RUN, WAIT],
     "stop a job that does not end": [
         Step("exec_background starts a job", "exec_background", ENDLESS),
-        Step("until it starts, prints, progresses or ends", "exec_wait", NEWS, finds="running"),
+        Step("until it starts, prints, progresses or ends", "exec_wait", NEWS, finds='"done":false'),
         Step("exec_interrupt stops a job", "exec_interrupt", {"exec_id": Earlier("exec_id")}),
         Step("Then exec_wait until it is done", "exec_wait", {"exec_id": Earlier("exec_id")}, finds="interrupted"),
     ],
