@@ -110,6 +110,8 @@ while True:
     left["copy"] = {NEW: "new"}[copy.read_bytes()] if copy.exists() else None
     print(json.dumps(left), flush=True)
     copy.unlink(missing_ok=True)
+    for half in work.glob(".cellhost-*.tmp"):  # each would be looked at by the next, whose lines are counted
+        half.unlink()
     if operation == "restore":
         file.write_bytes(OLD)
     if ended:
