@@ -56,10 +56,11 @@ async def launch(dispatcher: Dispatcher, code: str, /, **given: Any) -> str:
 
 
 async def until_it_prints(dispatcher: Dispatcher, exec_id: str) -> dict[str, Any]:
+    """Wait for a whole line: `print` writes its end by itself, a moment later."""
     with anyio.fail_after(30):
         while True:
             seen: dict[str, Any] = await dispatcher("exec_wait", {"exec_id": exec_id, "since": "0", "until": "news"})
-            if seen["stdout"] or seen["done"]:
+            if seen["stdout"].endswith("\n") or seen["done"]:
                 return seen
 
 

@@ -35,7 +35,7 @@ async def test_a_launch_is_gated_and_an_interrupt_works_under_a_deny_rule(spawn:
         exec_id = launched["exec_id"]
         assert [job["exec_id"] for job in await peer.result("exec_list")] == [exec_id]
         since, printed = "0", ""
-        while "up" not in printed:
+        while "up\n" not in printed:
             news = await peer.result("exec_wait", {"exec_id": exec_id, "until": "news", "since": since})
             since, printed = news["next"], printed + news["stdout"]
         assert (await peer.result("exec_peek", [exec_id]))["stdout"] == "up\n"
