@@ -20,6 +20,8 @@ from cellhost.tools.kernel.records import JobOwner, JobRecord
 from cellhost.tools.kernel.representation import Representation
 from cellhost.tools.kernel.tokens import Tokens
 
+from ..processes import is_running
+
 OWNER = JobOwner("default", "f-root", "f-turn")
 PATIENCE_S = 60
 
@@ -267,21 +269,13 @@ async def hosted(bench: Bench, door: Door) -> AsyncIterator[Engine]:
         yield engine
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that is only waited for does not."""
-    try:
-        return Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
-    except FileNotFoundError:
-        return False
-
-
 @pytest.fixture
 def gone() -> Callable[[int], Any]:
     """Wait until a process is gone."""
 
     async def wait(pid: int) -> None:
         with anyio.fail_after(10):
-            while is_alive(pid):  # noqa: ASYNC110 - a grandchild gives no descriptor to wait on
+            while is_running(pid):  # noqa: ASYNC110 - a grandchild gives no descriptor to wait on
                 await anyio.sleep(0.005)
 
     return wait

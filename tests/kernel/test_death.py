@@ -251,7 +251,7 @@ async def test_a_kernel_ends_with_its_server_even_while_native_code_holds_the_in
 ) -> None:
     # The server is a process of its own, so that it can be killed; its group is ours to end.
     script = tmp_path / "server.py"
-    script.write_text(_SERVER.format(tests=str(Path(__file__).parent), root=str(tmp_path), busy=busy))
+    script.write_text(_SERVER.format(tests=str(Path(__file__).parents[2]), root=str(tmp_path), busy=busy))
     async with await anyio.open_process([sys.executable, str(script)], start_new_session=True, stderr=None) as server:
         assert server.stdout is not None
         with anyio.fail_after(30):
@@ -268,7 +268,7 @@ import sys, tempfile
 from pathlib import Path
 import anyio
 sys.path.insert(0, {tests!r})
-import conftest
+from tests.kernel import conftest
 
 async def main():
     bench = conftest.Bench(Path({root!r}), Path({root!r}) / "w")

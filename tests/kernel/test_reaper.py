@@ -16,7 +16,7 @@ from cellhost.tools.kernel.limits import JobLimits
 from cellhost.tools.kernel.provisioner import LocalProvisioner
 from cellhost.tools.kernel.reaper_process import reaper_held, reaper_pid
 
-from .conftest import is_alive
+from ..processes import is_running, parent_of
 
 if TYPE_CHECKING:
     from .conftest import Bench, Engine
@@ -55,10 +55,6 @@ async def begin(engine: Engine, code: str = WAITING, **given: Any) -> tuple[str,
 
 def members(stdout: str) -> dict[str, int]:
     return {name: int(pid) for name, _, pid in (line.partition(" ") for line in stdout.splitlines()) if pid}
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 async def all_gone(processes: dict[str, int], gone: Any) -> None:
@@ -118,11 +114,11 @@ async def test_another_jobs_daemons_are_not_touched(engine: Engine, gone: Any) -
     for code in ("print(1)", "import os; os._exit(1)"):
         await engine.run(code)
     await engine.until_kernels(2)
-    assert all(is_alive(pid) for _, processes in (one, other) for pid in processes.values())
+    assert all(is_running(pid) for _, processes in (one, other) for pid in processes.values())
     await engine.interrupt(one[0])
     await engine.finish(one[0])
     await all_gone(one[1], gone)
-    assert all(is_alive(pid) for pid in other[1].values())
+    assert all(is_running(pid) for pid in other[1].values())
     await engine.interrupt(other[0])
 
 
@@ -190,7 +186,7 @@ async def test_a_kernel_whose_parent_is_killed_is_a_death_that_says_so(engine: E
     assert "looked after" in answer["exit"]["reason"]
     assert engine.records.rows[exec_id].ended_by == "orphaned"
     await all_gone(processes, gone)
-    assert all(is_alive(pid) for pid in others.values())
+    assert all(is_running(pid) for pid in others.values())
     await engine.interrupt(other)
 
 
@@ -221,7 +217,7 @@ def test_children_are_found_where_the_system_does_not_list_them(monkeypatch: pyt
         found = reaper.children()
         child.kill()
     assert child.pid in listed
-    assert set(listed) <= set(found)
+    assert child.pid in found
 
 
 async def test_no_signal_or_mask_of_the_servers_reaches_a_job(engine: Engine) -> None:

@@ -12,7 +12,8 @@ from cellhost.store.errors import Busy, Closed, InvalidParams
 from cellhost.tools.kernel.kernel import Kernel
 from cellhost.tools.kernel.limits import JobLimits
 
-from .conftest import OWNER, PATIENCE_S, is_alive
+from ..processes import is_running
+from .conftest import OWNER, PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -305,7 +306,7 @@ async def test_the_longest_idle_session_makes_room_and_a_busy_one_does_not(bench
         first, second = await pid(engine, "first"), await pid(engine, "second")
         await engine.cell("1", "first")
         third = await pid(engine, "third")
-        assert [is_alive(process) for process in (first, second, third)] == [True, False, True]
+        assert [is_running(process) for process in (first, second, third)] == [True, False, True]
         running = [await engine.enter(BEGUN + "time.sleep(600)", name) for name in ("first", "third")]
         for exec_id in running:
             await engine.until_printed(exec_id, "begun")

@@ -16,6 +16,7 @@ import pytest
 from cellhost.tools.kernel.kernel import Kernel
 from cellhost.tools.kernel.limits import JobLimits
 
+from ..processes import command_of
 from .conftest import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -37,14 +38,7 @@ async def until_warm(engine: Engine, count: int = 1) -> list[int]:
 def warm_processes(run_dir: Path) -> list[int]:
     """Processes whose connection file lies in a warm kernel's folder."""
     folder = f"{run_dir}/w".encode()
-    return [int(process.name) for process in Path("/proc").glob("[0-9]*") if folder in _command(process)]
-
-
-def _command(process: Path) -> bytes:
-    try:
-        return (process / "cmdline").read_bytes()
-    except OSError:
-        return b""
+    return [int(process.name) for process in Path("/proc").glob("[0-9]*") if folder in command_of(int(process.name))]
 
 
 @asynccontextmanager
@@ -250,7 +244,7 @@ async def test_an_interpreter_that_cannot_start_is_tried_ahead_once(bench: Bench
 
 async def test_a_warm_kernel_ends_with_its_server(tmp_path: Path, gone: Any) -> None:
     script = tmp_path / "server.py"
-    script.write_text(_SERVER.format(tests=str(Path(__file__).parent), root=str(tmp_path)))
+    script.write_text(_SERVER.format(tests=str(Path(__file__).parents[2]), root=str(tmp_path)))
     async with await anyio.open_process([sys.executable, str(script)], start_new_session=True, stderr=None) as server:
         assert server.stdout is not None
         with anyio.fail_after(30):
@@ -268,7 +262,7 @@ import sys
 from pathlib import Path
 import anyio
 sys.path.insert(0, {tests!r})
-import conftest
+from tests.kernel import conftest
 from cellhost.tools.kernel.limits import JobLimits
 
 async def main():

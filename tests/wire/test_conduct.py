@@ -7,41 +7,27 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 
+from ..processes import descendants, running
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .conftest import Peer, Spawn
 
 SERVE = [sys.executable, "-P", "-m", "cellhost", "serve"]
 SLEEPER = "import subprocess, time\nsubprocess.Popen(['sleep', '600'])\nprint('up')\ntime.sleep(600)"
 
 
-def descendants(pid: int) -> set[int]:
-    """Every process below `pid`."""
-    found: set[int] = set()
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
-            found |= {int(child)} | descendants(int(child))
-    return found
-
-
-def running(pid: int) -> bool:
-    """True for a process that is there and not a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 async def gone(pids: set[int], within_s: float) -> float:
     """Wait until all of them are gone; seconds it took."""
     started = time.monotonic()
     with anyio.fail_after(within_s):
-        while any(running(pid) for pid in pids):
+        while running(pids):
             await anyio.lowlevel.checkpoint()
     return time.monotonic() - started
 

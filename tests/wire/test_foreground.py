@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .test_conduct import SERVE, descendants, gone
+from ..processes import descendants
+from .test_conduct import SERVE, gone
 from .test_mcp import REVISIONS, conforms, shake_hands
 
 if TYPE_CHECKING:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .processes import descendants, running
+from ..processes import command_of, descendants, parent_of, running
 from .raw_peer import WITHIN_S, raw_server
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .conftest import RawSpawn
     from .raw_peer import RawPeer
 
@@ -129,14 +130,6 @@ def test_no_reaper_runs_before_there_is_a_question_about_jobs(raw: RawSpawn) -> 
         peer.call("ping")
         peer.call("frames", [])
         assert descendants(peer.process.pid) == set()
-
-
-def command_of(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def lost(peer: RawPeer) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .processes import descendants
+from ..processes import descendants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,14 +10,16 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ..processes import is_running
 from .raw_peer import CELLHOST, ODD, WITHIN_S, line_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .conftest import RawSpawn
     from .raw_peer import RawPeer
 
@@ -183,13 +185,6 @@ def until_gone(pid: int) -> None:
     deadline = time.monotonic() + 2
     while is_running(pid):
         assert time.monotonic() < deadline, "a process is left"
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("process_id", [2**22 + 1, 2**40, 2**70])

@@ -12,15 +12,16 @@ import subprocess
 import time
 import tty
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ..processes import command_of, descendants, is_running, running
 from .raw_peer import CELLHOST, ODD, RawPeer, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
 
     from .conftest import RawSpawn
 
@@ -69,7 +70,7 @@ def test_row_1_a_child_that_inherits_the_descriptors_neither_writes_to_the_wire_
             assert peer.process.wait(LIMIT) == 0
             assert peer.process.stderr is not None
             assert peer.process.stderr.read() in (b"noise\nmore noise\n", b"more noise\nnoise\n")
-            assert Path(f"/proc/{child}").exists()
+            assert is_running(child)
         finally:
             os.kill(child, signal.SIGKILL)
 
@@ -199,13 +200,11 @@ def test_prewarm_answers_first_and_then_has_a_kernel_that_ends_with_the_server(r
         exec_id = peer.call("exec_background", ["import os; print(os.getpid())"])["result"]["exec_id"]
         assert int(peer.call("exec_wait", [exec_id])["result"]["stdout"]) in kernels
         assert peer.end() == 0
-        assert not any(Path(f"/proc/{pid}").exists() for pid in kernels)
+        assert not running(kernels)
 
 
-def kernels_below(pid: int) -> list[int]:
-    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    deeper = [kernel for child in children for kernel in kernels_below(child)]
-    return [child for child in children if b"launcher.py" in Path(f"/proc/{child}/cmdline").read_bytes()] + deeper
+def kernels_below(pid: int) -> set[int]:
+    return {process for process in descendants(pid) if b"launcher.py" in command_of(process)}
 
 
 def test_an_mcp_peer_is_sent_the_log_from_the_level_it_asked_for_and_stderr_is_as_quiet_as_before(
