@@ -5,7 +5,6 @@ Who calls comes from the token a connection attaches with, never from the call. 
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import struct
@@ -19,11 +18,13 @@ from ..store.errors import Busy, Closed, Denied, PermissionNeeded
 from ..tools.call import Call, Caller
 from .connection import Connection, Methods, queues_of
 from .dialect import PLAIN
-from .framing import Deframer, encode
+from .framing import Deframer
+from .reader import Reader
 from .responses import answer, error_response
 from .signature import takes_anything
 from .strictjson import ParseFault, decode
 from .strictjson import encode as encode_json
+from .writer import Writer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,11 +41,8 @@ if TYPE_CHECKING:
 
 ATTACH_WITHIN_S = 10.0
 CALLS_PER_JOB = 8
-CHUNK = 256 * 1024
 MAX_UNSENT = 16 * 1024 * 1024
 SOCKET_NAME = "host.sock"
-
-logger = logging.getLogger(__name__)
 
 
 class KernelDoor:
@@ -89,97 +87,49 @@ class KernelDoor:
             await listener.serve(self._serve)
 
     async def _serve(self, stream: SocketStream) -> None:
-        outbox = _Outbox(stream)
-        try:
-            async with stream, anyio.create_task_group() as sending:
-                sending.start_soon(outbox.send_until_end)
-                async with anyio.create_task_group() as calls:
-                    await self._talk(stream, outbox, calls)
-                    calls.cancel_scope.cancel()
-                outbox.end()
-        except* (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-            logger.debug("a job's connection broke")
-
-    async def _talk(self, stream: SocketStream, outbox: _Outbox, tasks: TaskGroup) -> None:
-        if _peer_uid(stream) != os.geteuid():
+        peer: socket.socket = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 (not that extra)
+        if _uid_of(peer) != os.geteuid():
+            await stream.aclose()
             return
+        async with (
+            stream,
+            Reader(peer.fileno()) as reader,
+            Writer(peer.fileno()) as writer,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(writer.run)
+            await self._talk(reader, writer, tasks)
+            tasks.cancel_scope.cancel()
+
+    async def _talk(self, reader: Reader, writer: Writer, tasks: TaskGroup) -> None:
         deframer = Deframer(self._host.config.limits.frame_bytes)
         connection: Connection | None = None
         with anyio.move_on_after(ATTACH_WITHIN_S) as attaching:
-            while True:
-                try:
-                    chunk = await stream.receive(CHUNK)
-                except (anyio.EndOfStream, anyio.BrokenResourceError):
-                    return
+            async for chunk in reader:
                 for item in deframer.feed(chunk):
                     if connection is None:
-                        token = self._attach(item, outbox)
+                        token = self._attach(item, writer)
                         if token is None:
                             return
-                        connection = Connection(outbox.put, tasks)
+                        connection = Connection(writer.send, tasks)
                         connection.methods = _methods(self._host, token, self._calls)
                         attaching.deadline = float("inf")
                     else:
                         connection.receive(item)
                         await connection.room()
-                await outbox.room()
+                if not await writer.below(MAX_UNSENT):
+                    return
 
-    def _attach(self, item: Any, outbox: _Outbox) -> str | None:
+    def _attach(self, item: Any, writer: Writer) -> str | None:
         """The first frame's token, if a job has it; None, and an error reply, for any other frame."""
         request = _attach_request(item)
         identity = self._host.background.tokens.identify(request[1]) if request else None
         if request is None or identity is None:
             refusal = Denied("not attached: no such token", hint="the token dies with its job")
-            outbox.put(encode_json(error_response(request[0] if request else None, refusal, PLAIN)))
+            writer.send(encode_json(error_response(request[0] if request else None, refusal, PLAIN)))
             return None
-        outbox.put(encode_json({"jsonrpc": "2.0", "id": request[0], "result": {"exec_id": identity.exec_id}}))
+        writer.send(encode_json({"jsonrpc": "2.0", "id": request[0], "result": {"exec_id": identity.exec_id}}))
         return request[1]
-
-
-class _Outbox:
-    """Replies on their way to a job, sent in order by one task.
-
-    A job that has gone ends the task, and reading by itself: to cancel one for the other, asyncio would log an error.
-    """
-
-    def __init__(self, stream: SocketStream) -> None:
-        self._stream = stream
-        self._frames: list[bytes] = []
-        self._unsent = 0
-        self._ended = False
-        self._more = anyio.Event()
-        self._sent = anyio.Event()
-
-    def put(self, payload: bytes) -> None:
-        if self._ended:
-            return
-        frame = encode(payload, "lines")
-        self._frames.append(frame)
-        self._unsent += len(frame)
-        self._more.set()
-
-    def end(self) -> None:
-        """Nothing more will come."""
-        self._ended = True
-        self._more.set()
-
-    async def room(self) -> None:
-        """Return when the job has read enough of what was sent."""
-        while self._unsent > MAX_UNSENT and not self._ended:
-            self._sent = anyio.Event()
-            await self._sent.wait()
-
-    async def send_until_end(self) -> None:
-        while self._frames or not self._ended:
-            await self._more.wait()
-            self._more = anyio.Event()
-            frames, self._frames = self._frames, []
-            try:
-                await self._stream.send(b"".join(frames))
-            except anyio.BrokenResourceError:
-                self._ended = True
-            self._unsent -= sum(map(len, frames))
-            self._sent.set()
 
 
 def _attach_request(item: Any) -> tuple[int | str | None, str] | None:
@@ -196,9 +146,8 @@ def _attach_request(item: Any) -> tuple[int | str | None, str] | None:
         return None
 
 
-def _peer_uid(stream: SocketStream) -> int:
-    raw: socket.socket = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 (not that extra)
-    credentials = raw.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+def _uid_of(peer: socket.socket) -> int:
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _pid, uid, _gid = struct.unpack("3i", credentials)
     return int(uid)
 

@@ -144,8 +144,7 @@ class Server:
 
     async def _until_read(self) -> None:
         """Return when the peer has read enough of what was sent."""
-        if self._writer.backlog > MAX_UNSENT:
-            await self._writer.below(MAX_UNSENT)
+        await self._writer.below(MAX_UNSENT)
 
     async def _prewarm(self) -> None:
         with anyio.move_on_after(PREWARM_AFTER_S):
@@ -213,6 +212,8 @@ class Server:
     async def _watch_output(self) -> None:
         """Stop reading once nobody reads our answers."""
         await self._writer.closed.wait()
+        if self._writer.fault is not None:
+            logger.warning("Nobody reads the answers any more (%s).", self._writer.fault.strerror)
         self._reading.cancel()
 
     def _watch_process(self, pid: int) -> None:

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
@@ -26,18 +25,18 @@ if TYPE_CHECKING:
 
 _TOGETHER = 256 * 1024
 
-log = logging.getLogger(__name__)
-
 
 class Writer:
     """Owns what it opens, not `fd` itself; `send` belongs to the event loop's thread.
 
-    `style` is how frames are written and may change between frames. `closed` is set once nobody reads any more.
+    `style` is how frames are written and may change between frames. `closed` is set once nobody reads any more, and
+    `fault` says why.
     """
 
     def __init__(self, fd: int, style: Style = "lines") -> None:
         self.style: Style = style
         self.closed = anyio.Event()
+        self.fault: OSError | None = None
         widen(fd, _TOGETHER)  # fewer wake-ups for a big frame
         self._sink = open_sink(fd)
         self._thread = None if self._sink else BlockingSink(fd)
@@ -98,6 +97,8 @@ class Writer:
 
     async def below(self, limit: int, seconds: float | None = None) -> bool:
         """Wait until fewer than `limit` bytes are unsent (or nobody reads), at most `seconds`; whether it is so."""
+        if self._backlog < limit:  # most often; a scope costs as much as a small call
+            return True
         with anyio.move_on_after(seconds):
             while self._backlog >= limit and not self.closed.is_set():
                 if self._progress.is_set():
@@ -178,7 +179,7 @@ class Writer:
 
     def _break(self, error: OSError) -> None:
         """Nobody reads any more, or nothing can be written: forget all that is unsent."""
-        log.warning("Nobody reads the answers any more (%s).", error.strerror)
+        self.fault = error
         self._ending = True
         self._queue.clear()
         self._unsent = memoryview(b"")

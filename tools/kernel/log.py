@@ -129,6 +129,8 @@ def read_text(path: Path, start: int, end: int, limit: int, *, final: bool) -> P
 
 def read_bytes(path: Path, start: int, length: int) -> bytes:
     """That part of a file; shorter where the file ends, nothing where there is none."""
+    if length <= 0:
+        return b""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

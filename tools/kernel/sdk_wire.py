@@ -67,7 +67,8 @@ class Connection:
         return line
 
     def exchange(self, frame: bytes) -> bytes:
-        self.socket.settimeout(ANSWER_WITHIN_S)
+        if self.socket.gettimeout() != ANSWER_WITHIN_S:  # setting it is a system call
+            self.socket.settimeout(ANSWER_WITHIN_S)
         self.socket.sendall(frame)
         while True:
             line = self.line(self.socket.recv(_CHUNK))
@@ -156,7 +157,7 @@ class Pool:
         number = next(self._numbers)
         request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         try:
-            text = json.dumps(request, default=_plain, allow_nan=False, separators=(",", ":"))
+            text = _encode(request)
         except (TypeError, ValueError) as error:
             raise HostError(f"host.{method}: {error}", "params", "pass what JSON can say") from error
         if len(text) >= MAX_FRAME:
@@ -235,3 +236,6 @@ def _plain(value: Any) -> Any:
         if convert is not None and (name == "tolist" or getattr(value, "ndim", 1) == 0):
             return convert()
     raise TypeError(f"{type(value).__name__} cannot be passed to the host")
+
+
+_encode = json.JSONEncoder(default=_plain, allow_nan=False, separators=(",", ":")).encode  # json.dumps makes one a call

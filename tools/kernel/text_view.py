@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 WHOLE_BYTES = 8 << 20
 _SLICE = 1 << 20
+_KEPT_CHARS = 4096
 _NOTE_CHARS = 80
 _NOTED_FROM = 2 * _NOTE_CHARS
 _CONTINUATION = bytes(range(0x80, 0xC0))
@@ -33,14 +34,24 @@ def _last_state(line: re.Match[str]) -> str:
 
 
 class TextViewer:
-    """Makes views of one job's logs; remembers how many characters it has counted, for the next view."""
+    """Makes views of one job's logs; remembers its last small one and how many characters it has counted."""
 
     def __init__(self, log: JobLog) -> None:
         self._log = log
         self._counts: dict[Path, tuple[int, int]] = {}
+        self._last: tuple[tuple[Ends, int, Stream, bool], Page] | None = None
 
     def view(self, ends: Ends, *, max_chars: int, stream: Stream, final: bool) -> Page:
         """The logs up to `ends` in at most `max_chars` characters, shared fairly between the two."""
+        asked = (ends, max_chars, stream, final)
+        last = self._last
+        if last is not None and last[0] == asked:  # who polls a job mostly finds what was there the last time
+            return last[1]
+        page = self._view(ends, max_chars, stream, final)
+        self._last = (asked, page) if len(page.stdout) + len(page.stderr) <= _KEPT_CHARS else None
+        return page
+
+    def _view(self, ends: Ends, max_chars: int, stream: Stream, final: bool) -> Page:
         wanted = Ends(0 if stream == "stderr" else ends.stdout, 0 if stream == "stdout" else ends.stderr)
         budget = max(2 * MIN_PAGE, max_chars)
         for_stderr = min(wanted.stderr, max(budget // 2, budget - wanted.stdout))
