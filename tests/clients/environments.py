@@ -41,6 +41,7 @@ PYTHON_PACKAGES: dict[str, tuple[str, ...]] = {
     "nbconvert": ("nbconvert>=7",),  # no client: it opens what export writes
     "playwright": ("playwright>=1.50",),  # no client: it drives a browser
     "ipykernel": ("ipykernel>=6.29",),  # no client: it runs jobs
+    "ipykernel6": ("ipykernel>=6.29,<7", "jupyter_client>=7.4,<8"),  # likewise, as environments of some age have it
     "bash": ("bash_kernel>=0.10",),  # no client: it is a kernel of another language
     "figures": (
         "ipykernel>=7",

@@ -93,6 +93,33 @@ async def test_a_variable_that_may_not_be_set_is_named(engine: Engine, name: str
     assert engine.records.rows == {}
 
 
+async def test_a_package_that_the_kernel_itself_has_not_run_is_whole_for_the_code(engine: Engine) -> None:
+    """Most of jupyter_client is for clients, and no kernel loads it."""
+    answer = await engine.run("import sys; print('jupyter_client.manager' in sys.modules)")
+    assert answer["stdout"] == "False\n"
+    for code in (
+        "import jupyter_client; print('KernelManager' in dir(jupyter_client))",
+        "from jupyter_client import *; print(issubclass(KernelManager, object))",
+        "from jupyter_client.session import Session; print(Session is type(get_ipython().kernel.session))",
+        "import jupyter_client.manager as manager; print(manager.__spec__.loader.path == manager.__file__)",
+        (
+            "from jupyter_client.kernelspec import KernelSpecManager as one; import jupyter_client;"
+            " print(one is jupyter_client.kernelspec.KernelSpecManager)"
+        ),
+        "import ipykernel; print(ipykernel.get_connection_file().endswith('connection.json'))",
+        "import jupyter_client.manager; print(jupyter_client.KernelManager is jupyter_client.manager.KernelManager)",
+        "import sys, jupyter_client.ssh; print(jupyter_client.ssh is sys.modules['jupyter_client.ssh'])",
+        "import jupyter_client; print(not hasattr(jupyter_client, 'nothing_of_that_name'))",
+        (
+            "import jupyter_client\nfrom concurrent.futures import ThreadPoolExecutor as Threads\n"
+            "with Threads(8) as threads:\n"
+            "    print({*threads.map(lambda _: jupyter_client.KernelManager.__name__, range(8))} == {'KernelManager'})"
+        ),
+    ):
+        answer = await engine.run(code)
+        assert (answer["error"], answer["stdout"]) == (None, "True\n"), code
+
+
 async def test_python_in_a_subprocess_is_the_jobs_own(engine: Engine) -> None:
     answer = await engine.run(
         "import subprocess, sys\nprint(sys.prefix)\nsubprocess.run(['python', '-c', 'import sys; print(sys.prefix)'])"

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).resolve().parent
 LAUNCHER = _HERE / "launcher.py"
-SDK = _HERE / "sdk.py"
 MAX_SOCKET_PATH = 100
 _GONE_WITHIN_S = 2.0
 _ASK_AGAIN_S = 0.05
@@ -178,7 +177,6 @@ class Kernel:
         return {
             "connection": str(self.spec.folder / "connection.json"),
             "profile": str(self.spec.profile),
-            "sdk": str(SDK),
             "file_bytes": self.spec.file_bytes,
             "handover": handover,
             "output_chars": self.spec.output_chars,

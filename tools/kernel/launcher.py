@@ -1,11 +1,11 @@
 """Starts a kernel for one job: IPython's, if run by path with an interpreter that has ipykernel, or any other.
 
-    python launcher.py '{"connection": …, "profile": …, "sdk": …, "handover": 5, …}'
+    python launcher.py '{"connection": …, "profile": …, "handover": 5, …}'
 
-Stands alone: the interpreter need not have cellhost, so nothing but the standard library and ipykernel is
-imported, and the syntax is that of Python 3.9. What belongs to the job comes through the socket `handover`, at once or
-whenever there is a job for a kernel that was started ahead of it. Until `attach` the process writes to the start-up log
-it was given as descriptors 1 and 2; from then on to the job's own logs.
+Stands alone with its neighbours `put_off.py`, `cells.py` and `sdk.py`: the interpreter need not have cellhost, so
+nothing but the standard library and ipykernel is imported, and the syntax is that of Python 3.9. What belongs to the
+job comes through the socket `handover`, at once or whenever there is a job for a kernel that was started ahead of it.
+Until `attach` the process writes to the start-up log it was given as descriptors 1 and 2, then to the job's own logs.
 """
 
 from __future__ import annotations
@@ -19,17 +19,15 @@ _OUTPUTS = ("display_data", "update_display_data", "execute_result")
 _END_CHARS = 50_000
 # IPython colours its children's output and its own; a log is read by programs.
 _RESTORED_VARIABLES = ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "IPYTHONDIR", "TERM")
-_LOOK_AGAIN_S = 0.003
 _MESSAGE_BYTES = 1 << 16
 
 
 def main() -> None:
     """Become the kernel that the settings in `argv[1]` describe; returns when it is told to stop.
 
-    `connection`: path of the connection file. `profile`: folder for IPython's own files. `sdk`: path of sdk.py.
-    `file_bytes`: RLIMIT_FSIZE or null. `output_chars`: of one representation of something displayed. `handover`:
-    descriptor of the socket that the job comes through. Instead of the last three and `connection`, `command`: another
-    program that is the kernel.
+    `connection`: path of the connection file. `profile`: folder for IPython's own files. `file_bytes`:
+    RLIMIT_FSIZE or null. `output_chars`: of one representation of something displayed. `handover`: descriptor of the
+    socket that the job comes through. Instead of all but `file_bytes`, `command`: another program that is the kernel.
     """
     _leave_own_folder()
     gc.disable()  # a tenth of the start goes into collections that find nothing
@@ -42,7 +40,7 @@ def main() -> None:
     write_through()
     app = initialise(settings["connection"], settings["profile"])
     bound_messages(app.kernel.session, settings["output_chars"])
-    sdk = load_sdk(settings["sdk"])
+    sdk = beside("sdk")
     expect_job(app, sdk, settings["handover"])
     gc.enable()
     gc.freeze()
@@ -115,7 +113,13 @@ def initialise(connection: str, profile: str) -> Any:
     os.environ["IPYTHONDIR"] = profile
     blocked: dict[str, Any] = sys.modules  # None is how Python marks a module that must not be imported
     blocked["debugpy"] = None
-    app = importlib.import_module("ipykernel.kernelapp").IPKernelApp.instance(
+    application, rest_of_jupyter_client = _application()
+    own_client = application.class_traits().get("blocking_class")
+    if own_client is not None:
+        own_client.default_value = (
+            object  # nobody asks a kernel for a client of itself, and its class needs the package
+        )
+    app = application.instance(
         config=_configuration(),
         connection_file=connection,
         outstream_class=None,
@@ -125,10 +129,22 @@ def initialise(connection: str, profile: str) -> Any:
     )
     _lose_no_message(app)
     app.initialize([])
+    rest_of_jupyter_client.watch()  # a tenth of a kernel's start and of its memory
     del blocked["debugpy"]
     sys.path[:] = path
     _restore(before)
     return app
+
+
+def _application() -> tuple[Any, Any]:
+    """IPKernelApp without what jupyter_client has for clients, and what holds that back."""
+    known = {"connect": ("find_connection_file", "write_connection_file")}
+    later = beside("put_off").PutOff("jupyter_client", **known)
+    try:
+        return importlib.import_module("ipykernel.kernelapp").IPKernelApp, later
+    except (ImportError, AttributeError):  # modules of version 7 need the package, and it needs them
+        later.forget()
+        return importlib.import_module("ipykernel.kernelapp").IPKernelApp, later
 
 
 def _lose_no_message(app: Any) -> None:
@@ -160,17 +176,17 @@ def _restore(variables: dict[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def load_sdk(path: str) -> Any:
-    """The module of the `host` object, which is no package of this interpreter's."""
+def beside(name: str) -> Any:
+    """The module in the file of that name beside this one, which is no package of this interpreter's."""
     from importlib.util import module_from_spec, spec_from_file_location
 
-    spec = spec_from_file_location("cellhost_sdk", path)
+    spec = spec_from_file_location(f"cellhost_{name}", f"{__file__.rpartition('/')[0]}/{name}.py")
     if spec is None or spec.loader is None:
-        raise ImportError("the host SDK cannot be read")
-    sdk: Any = module_from_spec(spec)
-    sys.modules["cellhost_sdk"] = sdk
-    spec.loader.exec_module(sdk)
-    return sdk
+        raise ImportError(f"{name} cannot be read")
+    module: Any = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def expect_job(app: Any, sdk: Any, descriptor: int) -> None:
@@ -239,7 +255,7 @@ def attach(app: Any, sdk: Any, job: dict[str, Any], logs: list[int]) -> None:
     for number, log in enumerate(logs, start=1):
         os.dup2(log, number, inheritable=True)
         os.close(log)
-    _lead_cells(app.kernel, host)
+    beside("cells").lead_cells(app.kernel, host)
     faulthandler.enable(file=sys.stderr, all_threads=False)
 
 
@@ -251,114 +267,6 @@ def _offer_host(shell: Any, host: Any) -> Any:
     shell.push({"host": host}, interactive=False)
     shell.events.register("post_execute", host.flush_progress)
     return host
-
-
-def _lead_cells(kernel: Any, host: Any) -> None:
-    """Give a cell the logs and the name that its request brings along, and take the logs away at its end.
-
-    In a kernel that goes on, descriptors 1 and 2 are a cell's own only while it runs: what a child of it prints later
-    still goes to its logs, and what a thread prints between two cells goes nowhere.
-    """
-    import ctypes
-    import os
-    from inspect import isawaitable
-
-    handle = kernel.shell_handlers["execute_request"]
-    flush_native_streams = ctypes.CDLL(None).fflush
-    between = (os.dup(1), os.dup(2))
-    interrupts = Interrupts(kernel.shell)
-
-    async def lead(stream: Any, ident: Any, request: Any) -> None:
-        cell: Any = request["metadata"].get("cellhost")
-        interrupts.begin()
-        if cell:
-            host.speak_for(cell["socket"], cell["token"], cell["exec_id"])
-            _open_logs(cell)
-        try:
-            handled = handle(stream, ident, request)
-            if isawaitable(handled):
-                await handled
-        finally:
-            flush_native_streams(None)  # C keeps back what it prints into a file
-            if cell:
-                _point_output(between)
-            interrupts.end()
-
-    kernel.shell_handlers["execute_request"] = lead
-
-
-class Interrupts:
-    """SIGINT reaches the code of a cell and nothing else.
-
-    In the kernel's own work before and after the code it would cost the reply, and with it, in the end, the kernel:
-    there it waits until the code runs, or is dropped with the cell's end.
-    """
-
-    def __init__(self, shell: Any) -> None:
-        import os
-
-        self._shell = shell
-        self._process = os.getpid()
-        self._cell = 0
-        self._due: int | None = None  # the cell for which an interrupt is made again
-        # Code that IPython calls after a cell (a plot is drawn there) may be interrupted too: it catches that itself.
-        self._hooks: Any = shell.events.trigger.__func__.__code__
-
-    def begin(self) -> None:
-        """A cell begins."""
-        import signal
-
-        self._cell += 1
-        signal.signal(signal.SIGINT, self._handle)
-
-    def end(self) -> None:
-        """It has ended; ipykernel puts the former handler back."""
-        self._cell += 1
-
-    def _handle(self, _number: int, frame: Any) -> None:
-        import os
-        import threading
-
-        due, self._due = self._due, None
-        if due not in (None, self._cell):
-            return
-        if self._is_of_code(frame) or os.getpid() != self._process:
-            raise KeyboardInterrupt
-        threading.Timer(_LOOK_AGAIN_S, self._make_again, [self._cell]).start()
-
-    def _is_of_code(self, frame: Any) -> bool:
-        while frame is not None:
-            if frame.f_globals is self._shell.user_global_ns or frame.f_code is self._hooks:
-                return True
-            frame = frame.f_back
-        return False
-
-    def _make_again(self, cell: int) -> None:
-        import signal
-        import threading
-
-        main = threading.main_thread().ident
-        if cell == self._cell and main is not None:
-            self._due = cell
-            signal.pthread_kill(main, signal.SIGINT)
-
-
-def _open_logs(cell: Any) -> None:
-    import os
-
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-    logs = [os.open(cell[name], flags, 0o600) for name in ("stdout", "stderr")]
-    _point_output(logs)
-    for log in logs:
-        os.close(log)
-
-
-def _point_output(descriptors: Any) -> None:
-    """Have 1 and 2 be what the two descriptors are."""
-    import os
-
-    for number, descriptor in enumerate(descriptors, 1):
-        os.dup2(descriptor, number, inheritable=True)
 
 
 def _end_forks_with_their_cell(shell: Any) -> None:
