@@ -5,13 +5,15 @@ python tests/bench/jobs.py [ROUNDS]
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from queue import Empty
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 import msgspec
+from peer import Peer
 
 from cellhost.tools.kernel.jobs import Jobs
 from cellhost.tools.kernel.limits import JobLimits
@@ -27,7 +30,7 @@ from cellhost.tools.kernel.records import JobOwner, JobRecord
 from cellhost.tools.kernel.tokens import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 
     from cellhost.tools.kernel.representation import Representation
 
@@ -38,6 +41,8 @@ LINES = 100_000
 AT_ONCE = 16
 JOBS = 100
 QUIET_S = 5.0
+PEEKS = 1000
+KILLED = 8
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -286,6 +291,72 @@ async def listing(jobs: Jobs) -> float:
     return (time.monotonic() - begun) / 1000
 
 
+@contextmanager
+def server(root: Path, name: str) -> Generator[Peer]:
+    """A whole server, over its pipes."""
+    folders = ["--data-dir", str(root / name), "--workspace", str(root / f"{name}-work")]
+    (root / f"{name}-work").mkdir()
+    peer = Peer([sys.executable, "-P", "-m", "cellhost", "serve", *folders, "--allow", "exec_background"])
+    try:
+        yield peer
+    finally:
+        peer.close()
+
+
+def started(peer: Peer, code: str) -> str:
+    return str(peer.ask("exec_background", [code])["result"]["exec_id"])
+
+
+# A round trip of an answer's size to another process that does nothing else: what waking each other costs here.
+ECHO = """
+import socket, subprocess, sys, time
+ours, theirs = socket.socketpair()
+program = "import socket, sys\\ns = socket.socket(fileno=int(sys.argv[1]))\\nwhile d := s.recv(65536): s.sendall(d)"
+other = subprocess.Popen([sys.executable, "-c", program, str(theirs.fileno())], pass_fds=[theirs.fileno()])
+theirs.close()
+def echo():
+    ours.sendall(b"x" * 400)
+    ours.recv(65536)
+def took(call):
+    begun = time.perf_counter()
+    for _ in range(TIMES): call()
+    return (time.perf_counter() - begun) / TIMES * 1e6
+"""
+
+
+def peeks(root: Path, rounds: int) -> tuple[float, float]:
+    """Microseconds of a job's `host.exec_peek` of a finished job and of a bare round trip, medians of `rounds`."""
+    with server(root, "peeks") as peer:
+        finished = started(peer, "print('x')")
+        peer.ask("exec_wait", [finished])
+        loop = f"for _ in range({rounds}): print(took(lambda: host.exec_peek({finished!r})), took(echo))"
+        job = started(peer, f"TIMES = {PEEKS}\n{ECHO}\n{loop}")
+        printed = peer.ask("exec_wait", [job, 60])["result"]["stdout"]
+    pairs = [tuple(map(float, line.split())) for line in printed.splitlines()]
+    return statistics.median(peek for peek, _ in pairs), statistics.median(echo for _, echo in pairs)
+
+
+def killed(root: Path) -> float:
+    """Milliseconds from a server's SIGKILL until its kernels, and a child of each, are gone."""
+    with server(root, "killed") as peer:
+        code = (
+            "import os, subprocess\n"
+            "print(os.getpid(), subprocess.Popen(['sleep', '600'], start_new_session=True).pid)\n"
+            "import time; time.sleep(600)"
+        )
+        below: list[int] = []
+        for exec_id in [started(peer, code) for _ in range(KILLED)]:
+            printed = ""
+            while not printed:
+                printed = peer.ask("exec_wait", {"exec_id": exec_id, "until": "news", "since": "0"})["result"]["stdout"]
+            below += map(int, printed.split())
+        os.kill(peer.pid, signal.SIGKILL)
+        begun = time.monotonic()
+        while any(Path("/proc", str(pid)).exists() for pid in below):
+            time.sleep(0.0005)
+        return 1000 * (time.monotonic() - begun)
+
+
 async def interleaved(rounds: int, **cases: Callable[[], Awaitable[float]]) -> dict[str, float]:
     """Median milliseconds of each case, run in turn so that noise meets all alike."""
     took: dict[str, list[float]] = {name: [] for name in cases}
@@ -299,7 +370,7 @@ def beside(name: str, ours: float, stock: float, share: float, words: str, *, ba
     return Row(name, ours, stock, bare, must=f"<= stock {words}", holds=ours <= stock * share)
 
 
-async def rows(cold: Jobs, warm: Jobs, rounds: int) -> AsyncGenerator[Row]:
+async def rows(root: Path, cold: Jobs, warm: Jobs, rounds: int) -> AsyncGenerator[Row]:
     yield Row("the very first job of a server", 1000 * await our_start(cold))
     start = await interleaved(
         rounds,
@@ -327,7 +398,12 @@ async def rows(cold: Jobs, warm: Jobs, rounds: int) -> AsyncGenerator[Row]:
     ):
         took = (await interleaved(few, ours=partial(interrupted(code), cold)))["ours"]
         yield Row(f"interrupt, {what}", took, must=f"<= {most} ms", holds=took <= most)
-    yield Row("exec_wait wakes after news", 1000 * await our_wake(cold), must="<= 20 ms", holds=None)
+    wake = 1000 * await our_wake(cold)
+    yield Row("exec_wait wakes after news", wake, must="<= 20 ms", holds=wake <= 20)
+    peek, echo = peeks(root, 2 * rounds)
+    yield Row("host.exec_peek (bare: a round trip)", peek, bare=echo, unit="us", must="<= 200 us", holds=peek <= 200)
+    gone = killed(root)
+    yield Row(f"server with {KILLED} jobs killed, all gone", gone, must="<= 500 ms", holds=gone <= 500)
     before, after = await descriptors(warm)
     yield Row(f"descriptors after {JOBS} jobs", after, unit="", must=f"<= {before}, as before", holds=after <= before)
     yield Row("exec_list", 1000 * await listing(cold))
@@ -367,7 +443,7 @@ async def main() -> None:
     try:
         async with engine(root, "c", 0) as cold, engine(root, "p", 1) as warm:
             await warm.kernels.prewarm()
-            async for row in rows(cold, warm, rounds):
+            async for row in rows(root, cold, warm, rounds):
                 print(line_of(row), flush=True)
     finally:
         shutil.rmtree(root)

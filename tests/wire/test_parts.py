@@ -167,5 +167,4 @@ def test_a_client_that_closes_its_reading_end_causes_no_noise() -> None:
         process.stdin.close()
         err = process.stderr.read().decode()
         assert process.wait(LIMIT) == 0
-    assert err.count("\n") == 1
-    assert "Traceback" not in err
+    assert err == ""
