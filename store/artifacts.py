@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from .sqlite import Database
 
 MOST_INPUTS = 500
+LATELY = 1_000
+"""Versions that other servers may save before somebody looks after one that was killed."""
 
 
 class NewVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """What is saved, where and from what; `priority` stays as it was when it is not given."""
+    """What is saved, where and from what; `priority` stays as it was when it is not given, `version_id` is made."""
 
     frame_id: str
     filename: str
@@ -34,6 +36,7 @@ class NewVersion(msgspec.Struct, frozen=True, kw_only=True):
     input_version_ids: tuple[str, ...] = ()
     path: str | None = None
     priority: int | None = None
+    version_id: str | None = None
 
 
 class ArtifactListing(TypedDict):
@@ -160,6 +163,14 @@ class Artifacts:
         rows = self._database.rows("SELECT version_id, checksum, size_bytes FROM artifact_versions")
         return [version_id for version_id, *saved in rows if not self._objects.is_complete(*saved)]
 
+    def lately_restored(self) -> list[Version]:
+        """Those of the newest versions that bring an earlier one back."""
+        return self._database.select(
+            Version,
+            "WHERE rowid > (SELECT max(rowid) FROM artifact_versions) - ? AND source = 'restore'",
+            [LATELY],
+        )
+
     def made_by(self, cell_id: str) -> list[Version]:
         """The versions that a cell saved, the oldest first."""
         return self._database.select(Version, "WHERE producing_cell_id = ? ORDER BY rowid", [cell_id])
@@ -218,7 +229,7 @@ class Artifacts:
         return str(root)
 
     def _write(self, new: NewVersion, filename: str, root: str, checksum: str, size: int) -> Version:
-        now, version_id = now_ms(), new_id("v")
+        now, version_id = now_ms(), new.version_id or new_id("v")
         artifact = self.find(root, filename)
         if artifact is None:
             artifact = Artifact(

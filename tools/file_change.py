@@ -128,14 +128,14 @@ def _checksum(path: Path) -> str | None:
 
 
 @contextmanager
-def replacing(path: Path) -> Generator[NewFile]:
-    """A file beside `path` that takes its place when the block ends well.
+def replacing(path: Path, mark: str | None = None) -> Generator[NewFile]:
+    """A file beside `path`, of the temporary name of that `mark`, that takes its place when the block ends well.
 
     Whoever reads meanwhile sees the old bytes or the new ones.
     """
     with storage_errors("write"):
         mode = _mode(path)
-        with beside(path, mode) as (file, temporary):
+        with beside(path, mode, mark) as (file, temporary):
             yield file
             file.sync()
             temporary.replace(path)
@@ -169,10 +169,10 @@ def _taken() -> InvalidParams:
 
 
 @contextmanager
-def beside(path: Path, mode: int | None = None) -> Generator[tuple[NewFile, Path]]:
+def beside(path: Path, mode: int | None = None, mark: str | None = None) -> Generator[tuple[NewFile, Path]]:
     """A file of a temporary name in the folder of `path`, which is made if it is missing; it is gone at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with temporary_beside(path) as (file, temporary):
+    with temporary_beside(path, mark) as (file, temporary):
         if mode is not None:
             os.fchmod(file.fileno(), mode)
         yield NewFile(file, replaces=mode is not None), temporary

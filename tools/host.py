@@ -75,7 +75,7 @@ class Host:
     def __init__(self, config: Config, workspace: Path, kernel_factory: KernelFactory | None = None) -> None:
         self.config = config
         self.workspace = Workspace(workspace)
-        self.store = StoreThread(config.data_folder)
+        self.store = StoreThread(config.data_folder, self.workspace.root)
         self.session = Session(self.store, config, self.workspace.root)
         self.audit = Audit(self.store)
         self.changes = Changes()

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ..store.errors import HostError
+from ..store.ids import new_id
 from .file_change import making, replacing
 from .preview import diff_of, text_of
+from .temporary import is_abandoned
 from .text_diff import MAX_CHARS
+from .workspace import temporary_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,23 +26,36 @@ if TYPE_CHECKING:
 def restore(records: Records, version: Version, target: Path, new: NewVersion) -> Version:
     """Make the version's bytes a new version and the file's content.
 
-    A server that is killed in between leaves the file as it was: the bytes it held may be on no record.
+    What a server leaves that is killed in between, `settle` takes back.
 
     Raises:
         StorageError: the bytes are not those that were saved, or one of the two could not be written; neither is.
         InvalidParams: the path is not a regular file.
         NotFound: the version is gone.
     """
-    restored = None
+    restored, marked = None, msgspec.structs.replace(new, version_id=new_id("v"))
     try:
-        with replacing(target) as file:
+        with replacing(target, marked.version_id) as file:
             _fill(file, records, version)
-            restored = records.artifacts.save_again(version.version_id, new)
+            restored = records.artifacts.save_again(version.version_id, marked)
     except HostError:
         if restored is not None:
             records.artifacts.take_back(restored)
         raise
     return restored
+
+
+def settle(records: Records, workspace: Path) -> None:
+    """Take back versions whose server was killed before the file that they restore had its place.
+
+    The file is still there then, under the name that the version gave it, and nobody holds it. What it was to replace
+    may be on no record, so the restoring is undone and not completed.
+    """
+    for version in records.artifacts.lately_restored():
+        waiting = (workspace / (version.path or version.filename)).with_name(temporary_name(version.version_id))
+        if is_abandoned(waiting, after_s=0):
+            records.artifacts.take_back(version)
+            waiting.unlink(missing_ok=True)
 
 
 def materialise(records: Records, version: Version, target: Path) -> None:

@@ -27,8 +27,9 @@ _LOG = logging.getLogger(__name__)
 class StoreThread:
     """Runs the store's blocking functions one after the other, each to its end."""
 
-    def __init__(self, data_folder: Callable[[], Path]) -> None:
+    def __init__(self, data_folder: Callable[[], Path], workspace: Path) -> None:
         self._data_folder = data_folder
+        self._workspace = workspace
         self._store: Store | None = None
         self._limiter = anyio.CapacityLimiter(1)
         self._projects: dict[str, Records] = {}
@@ -73,4 +74,15 @@ class StoreThread:
                 self.store.mark_dead_servers()
             except StorageError as error:
                 _LOG.warning("jobs of killed servers could not be marked lost: %s", error)
-        return self.store.project(project_id)
+        return self._settled(self.store.project(project_id))
+
+    def _settled(self, records: Records) -> Records:
+        """The records, without what killed servers have begun to restore in this workspace."""
+        try:
+            if records.database.path.exists() and records.artifacts.lately_restored():
+                from .restoring import settle
+
+                settle(records, self._workspace)
+        except (OSError, StorageError) as error:
+            _LOG.warning("what a killed server restored could not be taken back: %s", error)
+        return records

@@ -26,13 +26,13 @@ _NEVER_WRITTEN_TO = frozenset({".git", "node_modules", "__pycache__"})
 
 
 @contextmanager
-def temporary_beside(path: Path) -> Generator[tuple[BinaryIO, Path]]:
-    """A new file of a temporary name in the folder of `path`; that name is gone at the end. Raises `OSError`.
+def temporary_beside(path: Path, mark: str | None = None) -> Generator[tuple[BinaryIO, Path]]:
+    """A new file of a temporary name, told by its `mark`, in the folder of `path`; it is gone at the end.
 
-    What killed servers left in the folder is removed first.
+    What killed servers left in the folder is removed first. Raises `OSError`.
     """
     remove_abandoned(path.parent)
-    temporary = path.with_name(temporary_name())
+    temporary = path.with_name(temporary_name(mark))
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -62,19 +62,16 @@ def half_written(workspace: Path) -> Iterator[Path]:
         yield from (path for name in names if is_temporary(name) and is_abandoned(path := Path(folder, name)))
 
 
-def is_abandoned(path: Path) -> bool:
-    """Whether a file of a temporary name is this user's, a minute old and locked by nobody."""
+def is_abandoned(path: Path, *, after_s: float = _ABANDONED_S) -> bool:
+    """Whether a file of a temporary name is this user's, that old and locked by nobody."""
     with suppress(OSError):  # locked, another's, or gone meanwhile
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            if _is_old_and_ours(os.fstat(descriptor)):
+            found = os.fstat(descriptor)
+            ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+            if ours and found.st_mtime <= time.time() - after_s:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return True
         finally:
             os.close(descriptor)
     return False
-
-
-def _is_old_and_ours(found: os.stat_result) -> bool:
-    old = found.st_mtime < time.time() - _ABANDONED_S
-    return old and stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()

@@ -25,9 +25,9 @@ def is_secret(name: str) -> bool:
     return lowered not in _NOT_SECRET and any(fnmatchcase(lowered, pattern) for pattern in _SECRET)
 
 
-def temporary_name() -> str:
-    """A fresh name for a file that is still being written."""
-    return secrets.token_hex(8).join(_TEMPORARY)
+def temporary_name(mark: str | None = None) -> str:
+    """A name for a file that is still being written: a fresh one, or the one that `mark` stands for."""
+    return (mark or secrets.token_hex(8)).join(_TEMPORARY)
 
 
 def is_temporary(name: str) -> bool:

@@ -9,7 +9,9 @@ import anyio
 import pytest
 
 from cellhost import Config, build_dispatcher
+from cellhost.store.artifacts import NewVersion
 from cellhost.store.errors import Denied, InvalidParams, StorageError
+from cellhost.tools.temporary import temporary_beside
 
 from .checks import names_in, only_issue, sha256
 
@@ -146,6 +148,28 @@ async def test_a_file_that_cannot_be_replaced_at_the_last_moment_leaves_no_versi
     assert (found["version_count"], found["artifact"]["latest_version_id"]) == (2, second["version_id"])
     assert await allowed("query", ["SELECT * FROM lineage_edges"]) == []
     assert (allowed.host.workspace.root / "out" / "a.txt").read_text() == "two"
+
+
+@pytest.mark.parametrize("server", ["killed", "alive"])
+async def test_what_a_killed_server_began_to_restore_the_next_one_takes_back(
+    allowed: Dispatcher, tmp_path: Path, server: str
+) -> None:
+    first = await save(allowed, "one")
+    await save(allowed, "two")
+    artifacts, file = allowed.store.project("default").artifacts, allowed.host.workspace.root / "out" / "a.txt"
+    halfway = NewVersion(
+        frame_id=allowed.frame_id, filename="a.txt", content_type="text/plain", source="restore", path="out/a.txt"
+    )
+    begun = artifacts.save_again(first["version_id"], halfway)
+    with temporary_beside(file, begun.version_id) as (_, waiting):
+        if server == "killed":
+            waiting.unlink()
+            waiting.write_text("one")
+        next_one = build_dispatcher(Config(data_dir=tmp_path / "data"), workspace=tmp_path / "work")
+        assert await ordinals(next_one, first["artifact_id"]) == ([2, 1] if server == "killed" else [3, 2, 1])
+        await next_one.host.aclose()
+        assert waiting.exists() == (server == "alive")
+    assert file.read_text() == "two"
 
 
 async def test_a_version_of_another_session_is_copied_and_not_restored(allowed: Dispatcher, refused: Refused) -> None:

@@ -1,14 +1,16 @@
 """Lineage: one version's inputs, and walks both ways."""
 
 import io
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cellhost.store import lineage
 from cellhost.store.artifacts import NewVersion
 from cellhost.store.errors import NotFound
-from cellhost.store.lineage import LineageGraph
+from cellhost.store.lineage import Direction, LineageGraph
 from cellhost.store.records import Records
 from cellhost.store.rows import Edge
 from cellhost.store.store import Store
@@ -139,3 +141,29 @@ def test_absent_and_malformed_ids_are_the_same_answer(records: Records, version_
         with pytest.raises(NotFound) as caught:
             look_up(version_id)
         assert str(caught.value) == "no such version"
+
+
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_a_walk_is_the_same_whether_a_part_of_the_graph_is_read_or_all_of_it(
+    records: Records, frame_id: str, direction: Direction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(direction)
+    versions = [save(records, frame_id, f"v{number}") for number in range(60)]
+    chosen = {
+        (chance.choice(versions), chance.choice(versions)) for _ in range(110)
+    }  # with cycles and parts of its own
+    with records.database.transaction():
+        for source, made in sorted(chosen):
+            records.database.insert(Edge(input_version_id=source, output_version_id=made, created_at=1))
+    limits = [(depth, nodes) for depth in (1, 2, 3, 50) for nodes in (1, 2, 7, 30, 500)]
+    for root in versions[::7]:
+        for depth, nodes in limits:
+            walks: list[LineageGraph] = []
+            for many in (10_000, 1):
+                monkeypatch.setattr(lineage, "_MANY", many)
+                walk = records.lineage.graph(root, direction=direction, max_depth=depth, max_nodes=nodes)
+                walk["edges"].sort(key=str)
+                walks.append(walk)
+            assert walks[0] == walks[1]
+            assert len(walks[0]["nodes"]) <= nodes
+            assert max(node["depth"] for node in walks[0]["info"].values()) <= depth
