@@ -143,15 +143,22 @@ class Database:
         for pragma in ("incremental_vacuum", "wal_checkpoint(TRUNCATE)"):
             self.rows(f"PRAGMA {pragma}")
 
-    @contextlib.contextmanager
-    def transaction(self) -> Generator[None]:
+    def transaction(self) -> contextlib.AbstractContextManager[None]:
         """Everything inside is kept, or nothing; one inside another joins it. The write lock is taken at once."""
+        return self._between("BEGIN IMMEDIATE")
+
+    def snapshot(self) -> contextlib.AbstractContextManager[None]:
+        """Everything read inside is of one moment; nobody waits for it."""
+        return self._between("BEGIN")
+
+    @contextlib.contextmanager
+    def _between(self, begin: str) -> Generator[None]:
         with self.lock:
             connection = self.open()
             if connection.in_transaction:
                 yield
                 return
-            self.execute("BEGIN IMMEDIATE")
+            self.execute(begin)
             try:
                 yield
                 self.execute("COMMIT")
