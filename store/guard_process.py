@@ -1,7 +1,7 @@
 """One worker process: started, asked, killed and reaped here, and reached only through its socket.
 
-It inherits nothing: an empty environment, the root as its folder, its own session, and no descriptor but the
-socket. It must be started from a thread that lives as long as the server, for the worker dies with that thread.
+It inherits nothing but the socket (`bare_process.py`). It must be started from a thread that lives as long as the
+server, for the worker dies with that thread.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
 from pathlib import Path
 
 import anyio
 import msgspec
+
+from .bare_process import start_bare
 
 PROGRAM = Path(__file__).with_name("guard_worker.py")
 REAP_S = 0.4  # freeing a gigabyte takes the kernel a while
@@ -52,30 +53,16 @@ def frame(number: int, request: bytes = b"") -> bytes:
     return len(request).to_bytes(4, "little") + (number % _NUMBERS).to_bytes(4, "little") + request
 
 
-def _spawned(python: str, theirs: socket.socket) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [python, "-I", "-S", "-W", "ignore", str(PROGRAM)],
-        stdin=theirs.fileno(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={},
-        cwd="/",
-        start_new_session=True,
-    )
-
-
 class WorkerProcess:
     """A started worker; `engine` is its SQLite's version once it is ready. Raises `OSError` when none starts."""
 
     def __init__(self, python: str, config: bytes) -> None:
         self._socket, theirs = socket.socketpair()
         try:
-            self._process = _spawned(python, theirs)
+            self._process = start_bare(python, PROGRAM, theirs, "-W", "ignore")
         except OSError:
             self._socket.close()
             raise
-        finally:
-            theirs.close()
         self._pidfd = os.pidfd_open(self._process.pid)
         self._inbox = bytearray(_CHUNK)
         self._taken = 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 import threading
 from contextlib import asynccontextmanager, suppress
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+
+from ...store.bare_process import start_bare
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -33,20 +34,10 @@ class _Process:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setblocking(False)  # a reaper that was stopped holds up nobody
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(PROGRAM)],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={},
-                cwd="/",
-                start_new_session=True,
-            )
+            self._process = start_bare(sys.executable, PROGRAM, theirs)
         except OSError:
             self._control.close()
             raise
-        finally:
-            theirs.close()
 
     @property
     def pid(self) -> int:
