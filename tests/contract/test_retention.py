@@ -9,6 +9,7 @@ import pytest
 
 from cellhost import Config, build_dispatcher
 from cellhost.store.errors import NotFound
+from cellhost.tools import retention
 
 from .conftest import ALLOW_JOBS, WITHIN_S
 
@@ -36,7 +37,10 @@ async def test_a_job_over_its_age_is_gone_from_disk_sql_and_lists(tmp_path: Path
         assert [path.name for path in (tmp_path / "data" / "projects" / "default" / "jobs").iterdir()] == [young]
 
 
-async def test_jobs_that_the_host_still_holds_go_with_their_rows(tmp_path: Path, finished: Finished) -> None:
+async def test_jobs_that_the_host_still_holds_go_with_their_rows(
+    tmp_path: Path, finished: Finished, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "_EVERY_S", 0.1)  # the job may end after the first time
     config = Config(data_dir=tmp_path / "data", rules=(ALLOW_JOBS,))
     config.kept.job_age_s = 3600
     async with build_dispatcher(config, workspace=tmp_path / "work") as made:
