@@ -11,6 +11,7 @@ from cellhost import Config, Dispatcher, build_dispatcher
 from cellhost.store.errors import Closed, InvalidParams
 from cellhost.tools.budget import size
 from cellhost.tools.call import Call
+from cellhost.tools.registry import REGISTRY
 
 from .conftest import WITHIN_S
 from .jobs import OUTCOME, until_it_prints
@@ -43,6 +44,19 @@ async def test_exec_answers_with_the_whole_outcome_of_the_cell(host: Dispatcher)
     assert await host("exec_peek", [outcome["exec_id"]]) == outcome
     row = (await host("exec_list"))[0]
     assert (row["exec_id"], row["session"]) == (outcome["exec_id"], "default")
+
+
+async def test_exec_list_says_that_cells_are_among_the_jobs_and_they_are(host: Dispatcher) -> None:
+    cell = await host("exec", ["1", "named"])
+    job = await host("exec_background", ["2"])
+    rows = await host("exec_list")
+    assert [(row["exec_id"], row.get("session")) for row in rows] == [
+        (job["exec_id"], None),
+        (cell["exec_id"], "named"),
+    ]
+    text = REGISTRY.tools["exec_list"].description
+    assert "jobs and exec's cells" in text
+    assert "background" not in text
 
 
 @pytest.mark.parametrize(
