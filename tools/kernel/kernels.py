@@ -195,6 +195,7 @@ class KernelSource:
             stdout=stdout,
             stderr=stderr,
             file_bytes=self._limits.file_bytes,
+            output_chars=self._limits.output_bytes * 3 // 2,  # base64 takes a third more
         )
 
     def _make_profile(self) -> Path:
