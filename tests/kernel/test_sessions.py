@@ -237,6 +237,14 @@ async def test_a_kernel_that_dies_is_followed_by_a_fresh_one_that_says_so(engine
     assert "note" not in await engine.finish(third)
 
 
+async def test_a_kernel_that_cannot_answer_any_more_is_followed_by_a_fresh_one_that_says_so(engine: Engine) -> None:
+    await engine.cell("get_ipython().kernel.do_execute = None")
+    assert (await engine.cell("1"))["error"]["value"] == "the kernel ended the cell without an answer"
+    answer = await engine.cell("6 * 7")
+    assert answer["result"] == "42"
+    assert "did not answer any more" in answer["note"]
+
+
 async def test_a_kernel_that_dies_between_cells_is_noticed_at_once(engine: Engine, gone: Callable[[int], Any]) -> None:
     process = await pid(engine)
     await engine.cell("import os, threading; threading.Timer(0.1, os._exit, [4]).start()")
