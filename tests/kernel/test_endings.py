@@ -72,8 +72,8 @@ async def test_a_cell_whose_kernel_fails_while_it_is_being_interrupted_has_one_e
             assert (first["status"], first["error"]) == ("interrupted", None)
             assert (await engine.finish(following))["error"]["value"] == "no kernel"
             assert await engine.jobs.peek(OWNER, exec_id) == first
-    assert ends_of(bench, exec_id) == ["interrupted"]
-    assert ends_of(bench, following) == ["died"]
+            assert ends_of(bench, exec_id) == ["interrupted"]
+            assert ends_of(bench, following) == ["died"]
 
 
 async def test_a_cell_that_is_interrupted_while_its_failed_start_is_recorded_has_one_end(
@@ -89,7 +89,7 @@ async def test_a_cell_that_is_interrupted_while_its_failed_start_is_recorded_has
             assert not (await engine.interrupt(exec_id))["done"]
             store.go.set()
             assert (await engine.finish(exec_id))["status"] == "died"
-    assert ends_of(bench, exec_id) == ["died"]
+            assert ends_of(bench, exec_id) == ["died"]
 
 
 @pytest.mark.parametrize("python", ["/bin/false", "/etc"])
