@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 EVERY_S = 0.25
 _BAR = 20
+_WIDTH = 120
+_ABOUT, _LEAST_ABOUT, _SESSION = 60, 30, 20
 _OWN_SCREEN, _FORMER_SCREEN, _TOP, _CLEAR_LINE, _CLEAR_BELOW = (
     "\x1b[?1049h",
     "\x1b[?1049l",
@@ -81,7 +83,15 @@ def _follow(jobs: SeenJobs, status: str | None, limit: int) -> None:
     told: dict[str, str] = {}
     while True:
         for seen in reversed(jobs.list(status=status, limit=limit)):
-            line = f"{seen.job.exec_id}  {seen.status:<11}  {_progress(seen)}  {_about(seen)}"
+            parts = (
+                seen.job.exec_id,
+                f"{seen.status:<11}",
+                _progress(seen),
+                seen.job.session,
+                _about(seen),
+                _note(seen),
+            )
+            line = "  ".join(part for part in parts if part)
             if told.get(seen.job.exec_id) != line:
                 told[seen.job.exec_id] = line
                 sys.stdout.write(f"{local_time(now_ms())}  {line}\n")
@@ -90,8 +100,17 @@ def _follow(jobs: SeenJobs, status: str | None, limit: int) -> None:
 
 
 def _table(seen: list[SeenJob]) -> str:
-    head = ("job", "status", "took", "progress", "output", "began", "about")
-    return table(head, (_cells(each) for each in seen))
+    """Ordinary rows within `_WIDTH`; below a cell that has a note, that note."""
+    cells = any(each.job.session is not None for each in seen)
+    head = ("job", "status", "took", "progress", "output", "began", *(["session"] if cells else []))
+    rows = [_cells(each) for each in seen]
+    taken = sum(max(map(len, column)) + 2 for column in zip(head, *rows, strict=False))
+    most = min(_ABOUT, max(_LEAST_ABOUT, _WIDTH - taken))
+    lines = table(
+        (*head, "about"), [(*row[: len(head)], _about(each, most)) for row, each in zip(rows, seen, strict=True)]
+    ).splitlines()
+    notes = ["", *(f"  {one_line(note, _WIDTH - 2)}\n" if (note := _note(each)) else "" for each in seen)]
+    return "".join(f"{line}\n{note}" for line, note in zip(lines, notes, strict=True))
 
 
 def _cells(seen: SeenJob) -> tuple[str, ...]:
@@ -103,7 +122,7 @@ def _cells(seen: SeenJob) -> tuple[str, ...]:
         _progress(seen),
         _bytes(seen.ends.stdout + seen.ends.stderr),
         local_time(job.started_at),
-        _about(seen),
+        one_line(job.session or "-", _SESSION),
     )
 
 
@@ -116,8 +135,12 @@ def _row(seen: SeenJob) -> dict[str, Any]:
     }
 
 
-def _about(seen: SeenJob) -> str:
-    return one_line(seen.job.label or seen.code, 60)
+def _about(seen: SeenJob, most: int = _ABOUT) -> str:
+    return one_line(seen.job.label or seen.code, most)
+
+
+def _note(seen: SeenJob) -> str | None:
+    return seen.job.note and f"note: {one_line(seen.job.note)}"
 
 
 def _took(seen: SeenJob) -> str:

@@ -5,7 +5,9 @@ Who calls comes from the token a connection attaches with, never from the call. 
 
 from __future__ import annotations
 
+import logging
 import os
+import resource
 import socket
 import struct
 from contextlib import AsyncExitStack
@@ -31,17 +33,24 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from anyio.abc import Listener, SocketStream, TaskGroup
+    from anyio.abc import SocketListener, SocketStream, TaskGroup
 
+    from ..store.errors import HostError
     from ..tools.host import Host
     from ..tools.kernel.tokens import JobIdentity
     from .dialect import Handler
     from .incoming import Incoming
     from .jsonrpc import Result
 
+logger = logging.getLogger(__name__)
+
 ATTACH_WITHIN_S = 10.0
 CALLS_PER_JOB = 8
+CONNECTIONS = 256
+"""At most, of all jobs together; fewer where a process may have few descriptors."""
+DESCRIPTORS_EACH = 3
 MAX_UNSENT = 16 * 1024 * 1024
+ACCEPT_AGAIN_S = 0.1
 SOCKET_NAME = "host.sock"
 
 
@@ -55,6 +64,8 @@ class KernelDoor:
         self._path: Path | None = None
         self._opening = anyio.Lock()
         self._calls: dict[str, int] = {}
+        self._open = 0
+        self._most = _most_connections()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -82,24 +93,36 @@ class KernelDoor:
                 self._path = path
         return self._path
 
-    async def _listen(self, listener: Listener[SocketStream]) -> None:
-        async with listener:
-            await listener.serve(self._serve)
+    async def _listen(self, listener: SocketListener) -> None:
+        async with listener, anyio.create_task_group() as tasks:
+            while True:
+                try:
+                    stream = await listener.accept()
+                except anyio.BrokenResourceError as error:  # there are no descriptors left
+                    logger.warning("a job's connection is not accepted: %s", error.__cause__)
+                    await anyio.sleep(ACCEPT_AGAIN_S)
+                else:
+                    tasks.start_soon(self._serve, stream)
 
     async def _serve(self, stream: SocketStream) -> None:
         peer: socket.socket = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 (not that extra)
-        if _uid_of(peer) != os.geteuid():
-            await stream.aclose()
-            return
-        async with (
-            stream,
-            Reader(peer.fileno()) as reader,
-            Writer(peer.fileno()) as writer,
-            anyio.create_task_group() as tasks,
-        ):
-            tasks.start_soon(writer.run)
-            await self._talk(reader, writer, tasks)
-            tasks.cancel_scope.cancel()
+        self._open += 1
+        try:
+            async with stream, AsyncExitStack() as stack:
+                if _uid_of(peer) != os.geteuid():
+                    return
+                try:
+                    reader = await stack.enter_async_context(Reader(peer.fileno()))
+                    writer = await stack.enter_async_context(Writer(peer.fileno()))
+                except OSError as error:
+                    logger.info("a job's connection is closed: %s", error.strerror)
+                    return
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(writer.run)
+                    await self._talk(reader, writer, tasks)
+                    tasks.cancel_scope.cancel()
+        finally:
+            self._open -= 1
 
     async def _talk(self, reader: Reader, writer: Writer, tasks: TaskGroup) -> None:
         deframer = Deframer(self._host.config.limits.frame_bytes)
@@ -125,11 +148,21 @@ class KernelDoor:
         request = _attach_request(item)
         identity = self._host.background.tokens.identify(request[1]) if request else None
         if request is None or identity is None:
-            refusal = Denied("not attached: no such token", hint="the token dies with its job")
-            writer.send(encode_json(error_response(request[0] if request else None, refusal, PLAIN)))
-            return None
-        writer.send(encode_json({"jsonrpc": "2.0", "id": request[0], "result": {"exec_id": identity.exec_id}}))
-        return request[1]
+            refusal: HostError = Denied("not attached: no such token", hint="the token dies with its job")
+        elif self._open > self._most:
+            hint = "close some, or use one from many threads"
+            refusal = Busy(f"jobs have {self._most} connections to the host already", hint=hint)
+        else:
+            writer.send(encode_json({"jsonrpc": "2.0", "id": request[0], "result": {"exec_id": identity.exec_id}}))
+            return request[1]
+        writer.send(encode_json(error_response(request[0] if request else None, refusal, PLAIN)))
+        return None
+
+
+def _most_connections() -> int:
+    """So many that half of the descriptors this process may have are left for the rest of its work."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return CONNECTIONS if most == resource.RLIM_INFINITY else min(CONNECTIONS, most // (2 * DESCRIPTORS_EACH))
 
 
 def _attach_request(item: Any) -> tuple[int | str | None, str] | None:

@@ -1,4 +1,7 @@
-"""A job as a notebook (nbformat 4.5): one code cell, with its streams, what it showed and saved, and how it ended."""
+"""A job as a notebook (nbformat 4.5): one code cell, with its streams, what it showed and saved, and how it ended.
+
+Above a foreground cell stands which session's it is, and its note.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import msgspec
 from ..store.errors import StorageError
 from ..tools.kernel.records import JobOutput
 from ..tools.kernel.text_view import TextViewer
+from .looking import one_line
 from .seen_jobs import SeenJobs
 
 if TYPE_CHECKING:
@@ -40,9 +44,11 @@ def notebook(place: Place, exec_id: str) -> Node:
     ran = {"execution_count": 1 if seen.job.started_at else None, "outputs": outputs}
     code: Node = {"cell_type": "code", "id": cell.cell_id, "metadata": {}, "source": cell.code}
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    about = {"exec_id": exec_id, "label": seen.job.label, "status": seen.status, "started_at": seen.job.started_at}
+    job = seen.job
+    about = {"exec_id": exec_id, "label": job.label, "status": seen.status, "started_at": job.started_at}
+    about |= {name: value for name, value in (("session", job.session), ("note", job.note)) if value is not None}
     return {
-        "cells": [code | ran],
+        "cells": [*_session(seen), code | ran],
         "metadata": {
             "kernelspec": kernel if cell.language == "python" else kernel | dict.fromkeys(kernel, cell.language),
             "language_info": {"name": cell.language},
@@ -51,6 +57,16 @@ def notebook(place: Place, exec_id: str) -> Node:
         "nbformat": 4,
         "nbformat_minor": 5,
     }
+
+
+def _session(seen: SeenJob) -> list[Node]:
+    """What a reader must know of a foreground cell: the variables it finds are other cells'."""
+    job = seen.job
+    if job.session is None:
+        return []
+    name = one_line(job.session).replace("`", "'")
+    lines = [f"A cell of the session `{name}`, after the session's earlier ones.", *([job.note] if job.note else [])]
+    return [{"cell_type": "markdown", "id": f"{job.cell_id}-session", "metadata": {}, "source": "\n\n".join(lines)}]
 
 
 def _streams(jobs: SeenJobs, seen: SeenJob) -> list[Node]:

@@ -66,7 +66,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         "--python", metavar="PATH", default=_UNSET, help="interpreter of the jobs (default: the workspace's, else ours)"
     )
     add("--prewarm", action="store_true", default=_UNSET, help="have a kernel ready for the first job too")
-    add("--warm-kernels", type=int, metavar="N", default=_UNSET, help="kernels kept ready for later jobs (default: 1)")
+    add("--warm-kernels", type=int, metavar="N", default=_UNSET, help="kernels kept ready, at most 16 (default: 1)")
     add("--team", action="store_true", default=_UNSET, help="jobs only from a session-scoped kernel factory")
     add("--log-level", default=_UNSET, choices=("debug", "info", "warning", "error"), help="what goes to stderr")
     add("--log-format", default=_UNSET, choices=("text", "json"), help="how it is written")

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import msgspec
 
 from ..store.errors import InvalidParams, Issue
-from ..tools.config import Config, Kept, Limits
+from ..tools.config import Config, Kept, Limits, WarmKernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -59,7 +59,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     databases: dict[str, Path] = {}
     python: str | None = None
     team: bool = False
-    warm_kernels: Annotated[int, msgspec.Meta(ge=0)] = 1
+    warm_kernels: WarmKernels = 1
     prewarm: bool = False
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     log_format: Literal["text", "json"] = "text"

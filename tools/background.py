@@ -159,8 +159,9 @@ class ListBackgroundExecsTool(Tool[ExecListParams, list[JobRow]]):
     name = "exec_list"
     title = "List jobs"
     description = (
-        "List this project's background jobs, newest first, without their output: status, times (epoch ms), sizes of "
-        "the output, progress, how the code begins. Earlier sessions' jobs are there too."
+        "List this project's jobs and exec's cells, newest first, without their output: status, times (epoch ms), "
+        "sizes of the output, progress, how the code begins; of a cell its session too. Those of earlier servers are "
+        "there."
     )
     bare_when_empty = True
     ahead = True

@@ -7,13 +7,21 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from ..store.errors import InvalidParams
+
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
-_Count = Annotated[int, msgspec.Meta(ge=0)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0)]
+WarmKernels = Annotated[int, msgspec.Meta(ge=0, le=16)]
+"""More than start in the time of a few jobs are never taken, and each holds its memory for as long as it waits."""
 
 
 class Limits(msgspec.Struct, kw_only=True):
-    """What one call, one job and one server may use at most; times in seconds, sizes in bytes."""
+    """What one call, one job and one server may use at most; times in seconds, sizes in bytes.
+
+    `session_kernels` keep the state of foreground cells; for another one the longest idle ends. Of what a job displays
+    are kept `job_outputs` figures, tables and the like, each up to `output_bytes`, with all their versions up to
+    `job_output_bytes`.
+    """
 
     query_timeout_s: _Seconds = 5.0
     query_rows: _Positive = 10_000
@@ -22,7 +30,11 @@ class Limits(msgspec.Struct, kw_only=True):
     query_workers: _Positive = 2
     jobs_running: _Positive = 16
     jobs_queued: _Positive = 1_000
+    session_kernels: _Positive = 8
     job_disk_bytes: _Positive = 1024 * 1024 * 1024
+    job_outputs: _Positive = 100
+    job_output_bytes: _Positive = 256 * 1024 * 1024
+    output_bytes: _Positive = 16 * 1024 * 1024
     frame_bytes: _Positive = 16 * 1024 * 1024
     read_bytes: _Positive = 8 * 1024 * 1024
     mcp_chars: _Positive = 16_000
@@ -49,12 +61,22 @@ class Config(msgspec.Struct, kw_only=True):
     frame_id: str | None = None
     team_mode: bool = False
     python: str | None = None
-    warm_kernels: _Count = 1
+    warm_kernels: WarmKernels = 1
     prewarm: bool = False
     rules: tuple[tuple[str, str, Literal["allow", "deny", "ask"]], ...] = ()
     databases: dict[str, Path] = {}
     limits: Limits = msgspec.field(default_factory=Limits)
     kept: Kept = msgspec.field(default_factory=Kept)
+
+    def check(self) -> None:
+        """Raise `InvalidParams` for a number that is out of its bounds."""
+        numbers = (("limits", Limits), ("kept", Kept), ("warm_kernels", WarmKernels))
+        for name, kind in numbers:
+            try:
+                msgspec.convert(msgspec.to_builtins(getattr(self, name)), kind)
+            except msgspec.ValidationError as error:
+                message, _, at = str(error).replace("`", "").partition(" - at $")
+                raise InvalidParams(f"Config.{name}{at}: {message.lower()}", hint="give another value") from None
 
     def data_folder(self) -> Path:
         """The data folder, absolute; it need not exist yet."""

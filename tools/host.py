@@ -133,6 +133,8 @@ class Host:
         return jobs.Background(self, self._kernel_factory)
 
     async def __aenter__(self) -> Self:
+        """Open the host; raises `InvalidParams` for a configuration that cannot be."""
+        self.config.check()
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(anyio.create_task_group())
             tasks.cancel_scope.shield = True  # whoever is cancelled around us, jobs are ended and recorded in order
@@ -199,7 +201,7 @@ class Host:
             "version": VERSION,
             "protocol": PROTOCOL,
             "sqlite": sqlite3.sqlite_version,
-            "limits": msgspec.to_builtins(self.config.limits),
+            "limits": msgspec.to_builtins(self.config.limits) | {"warm_kernels": self.config.warm_kernels},
             "features": list(FEATURES),
             "confinement": self.CONFINEMENT,
             "project_id": caller.project_id,

@@ -82,7 +82,11 @@ class Background:
             limits=JobLimits(
                 max_running=config.limits.jobs_running,
                 max_queued=config.limits.jobs_queued,
+                max_sessions=config.limits.session_kernels,
                 file_bytes=config.limits.job_disk_bytes,
+                outputs=config.limits.job_outputs,
+                output_bytes=config.limits.output_bytes,
+                outputs_bytes=config.limits.job_output_bytes,
                 warm_kernels=config.warm_kernels,
             ),
             python=config.python,

@@ -39,7 +39,7 @@ class KernelInfoTool(Tool[KernelInfoParams, KernelInfoResult]):
     name = "kernel_info"
     title = "The jobs' Python and packages"
     description = (
-        "Tell which Python runs the background jobs and which packages are installed there, by the names they are "
+        "Tell which Python runs jobs and cells and which packages are installed there, by the names they are "
         "installed under (scikit-learn, not sklearn). Ask with `packages` before importing one. `kernels` are the "
         "names that exec_background takes as `kernel`, for jobs in other languages."
     )

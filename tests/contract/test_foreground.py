@@ -11,6 +11,8 @@ from cellhost import Config, Dispatcher, build_dispatcher
 from cellhost.store.errors import Closed, InvalidParams
 from cellhost.tools.budget import size
 from cellhost.tools.call import Call
+from cellhost.tools.config import Limits
+from cellhost.tools.registry import REGISTRY
 
 from .conftest import WITHIN_S
 from .jobs import OUTCOME, until_it_prints
@@ -43,6 +45,19 @@ async def test_exec_answers_with_the_whole_outcome_of_the_cell(host: Dispatcher)
     assert await host("exec_peek", [outcome["exec_id"]]) == outcome
     row = (await host("exec_list"))[0]
     assert (row["exec_id"], row["session"]) == (outcome["exec_id"], "default")
+
+
+async def test_exec_list_says_that_cells_are_among_the_jobs_and_they_are(host: Dispatcher) -> None:
+    cell = await host("exec", ["1", "named"])
+    job = await host("exec_background", ["2"])
+    rows = await host("exec_list")
+    assert [(row["exec_id"], row.get("session")) for row in rows] == [
+        (job["exec_id"], None),
+        (cell["exec_id"], "named"),
+    ]
+    text = REGISTRY.tools["exec_list"].description
+    assert "jobs and exec's cells" in text
+    assert "background" not in text
 
 
 @pytest.mark.parametrize(
@@ -142,6 +157,15 @@ async def test_a_note_is_part_of_the_record(tmp_path: Path) -> None:
         async with build_dispatcher(config, workspace=tmp_path / "work") as made:
             assert await made("exec_peek", [noted["exec_id"]]) == noted
             assert "another server" in (await made("exec", ["1"]))["note"]
+
+
+async def test_how_many_sessions_have_a_kernel_is_a_setting(tmp_path: Path) -> None:
+    config = Config(data_dir=tmp_path / "data", rules=ALLOWED, limits=Limits(session_kernels=1))
+    with anyio.fail_after(WITHIN_S):
+        async with build_dispatcher(config, workspace=tmp_path / "work") as made:
+            for name in ("first", "second"):
+                await made("exec", ["1", name])
+            assert "make room" in (await made("exec", ["1", "first"]))["note"]
 
 
 async def test_a_cancelled_call_interrupts_its_cell_and_keeps_the_kernel(host: Dispatcher) -> None:

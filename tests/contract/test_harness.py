@@ -41,6 +41,9 @@ async def test_ping_tells_who_we_are(dispatcher: Dispatcher, params: Any) -> Non
         "frame_id": dispatcher.frame_id,
     }
     assert ping["limits"]["jobs_running"] == 16
+    assert (ping["limits"]["session_kernels"], ping["limits"]["warm_kernels"]) == (8, 1)
+    assert (ping["limits"]["job_outputs"], ping["limits"]["output_bytes"]) == (100, 16 << 20)
+    assert ping["limits"]["job_output_bytes"] == 256 << 20
     assert "mcp" in ping["features"]
 
 

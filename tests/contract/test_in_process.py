@@ -9,6 +9,7 @@ import pytest
 
 from cellhost import Config, Dispatcher, build_dispatcher
 from cellhost.store.errors import Closed, Denied, InvalidParams, NotFound, NotReadOnly, UnknownMethod
+from cellhost.tools.config import Kept, Limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -255,6 +256,25 @@ async def test_a_frame_of_another_project_can_be_made_current(dispatcher: Dispat
 async def test_nothing_is_written_by_looking(dispatcher: Dispatcher, tmp_path: Path) -> None:
     await dispatcher("ping")
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (Config(warm_kernels=17), "Config.warm_kernels: expected int <= 16"),
+        (Config(limits=Limits(session_kernels=0)), "Config.limits.session_kernels: expected int >= 1"),
+        (Config(kept=Kept(job_age_s=-1.0)), "Config.kept.job_age_s: expected float > 0.0"),
+    ],
+)
+async def test_a_number_out_of_its_bounds_keeps_a_host_from_opening(
+    tmp_path: Path, config: Config, message: str
+) -> None:
+    config.data_dir = tmp_path / "data"
+    made = build_dispatcher(config, workspace=tmp_path / "work")
+    with pytest.raises(InvalidParams) as refusal:
+        await made.__aenter__()
+    assert str(refusal.value) == message
+    await made.host.aclose()
 
 
 async def test_a_host_continues_its_workspaces_session(tmp_path: Path) -> None:

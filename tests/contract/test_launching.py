@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
+from cellhost import Config, build_dispatcher
 from cellhost.store.errors import Busy, InvalidParams, StorageError
 
+from .conftest import WITHIN_S
 from .jobs import ENDLESS, OUTCOME, end, host, launch, until_it_prints
 
 if TYPE_CHECKING:
@@ -196,6 +198,24 @@ async def test_a_kernel_that_cannot_be_is_told_and_nothing_starts(
     assert [issue.path for issue in error.issues] == [path]
     assert error.hint
     assert [row["exec_id"] for row in await shared("exec_list", [None, 1])] == before
+
+
+@pytest.mark.parametrize("call", [("exec_background", {}), ("exec_background", {"kernel": "bash"}), ("exec", {})])
+async def test_a_bad_interpreter_of_the_settings_is_told_as_the_settings_and_not_as_an_argument(
+    tmp_path: Path, refused: Refused, call: tuple[str, dict[str, Any]]
+) -> None:
+    tool, given = call
+    config = Config(data_dir=tmp_path / "data", python="/no/such/python", rules=(("*", "*", "allow"),))
+    with anyio.fail_after(WITHIN_S):
+        async with build_dispatcher(config, workspace=tmp_path / "work") as made:
+            error = await refused(made, tool, {"code": "1"} | given)
+            assert isinstance(error, StorageError)
+            assert str(error) == "the setting python names no executable interpreter: 'python'"
+            assert "--python" in (error.hint or "")
+            assert "issues" not in error.as_data()
+            assert await made("exec_list") == []
+            other = await made("exec_background", {"code": "print(1)", "kernel": {"python": sys.executable}})
+            assert (await made("exec_wait", [other["exec_id"]]))["stdout"] == "1\n"
 
 
 async def test_an_interpreter_that_is_none_ends_the_job_as_died(shared: Dispatcher, finished: Finished) -> None:

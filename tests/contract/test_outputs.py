@@ -106,3 +106,17 @@ async def test_only_a_door_that_shows_images_is_given_any(
     peeked = await shared("exec_peek", {"exec_id": outcome["exec_id"], **given})
     assert peeked["outputs"] == outcome["outputs"]
     assert "images" not in peeked
+
+
+async def test_how_much_is_kept_is_a_setting(tmp_path: Path, finished: Finished) -> None:
+    html = "from IPython.display import HTML\n"
+    async with host(tmp_path, job_outputs=2, output_bytes=100, job_output_bytes=150) as made:
+        many = await finished(made, html + "for n in range(4): display(HTML(f'<b>{n}</b>'))")
+        assert [output["mime"] for output in many["outputs"]] == ["text/html", "text/html", "text/plain"]
+        assert "2 further outputs were not kept: a job keeps 2" in many["outputs"][-1]["text"]
+        large = await finished(made, html + "display(HTML('x' * 101)); display(HTML('x' * 1000))")
+        assert "over 100 bytes" in large["outputs"][0]["text"]
+        assert "it has 1000 characters" in large["outputs"][1]["text"]  # is not even sent
+        together = await finished(made, html + "display(HTML('x' * 90)); display(HTML('y' * 90))")
+        assert together["outputs"][0]["artifact_version_id"]
+        assert "over 150 bytes together" in together["outputs"][1]["text"]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cellhost.store.errors import InvalidParams
+from cellhost.store.errors import InvalidParams, StorageError
 from cellhost.tools.kernel.environment import build_environment
 from cellhost.tools.kernel.execution import CellError, bounded, read_error, shorten_traceback
-from cellhost.tools.kernel.interpreter import Interpreter, choose_interpreter
+from cellhost.tools.kernel.interpreter import Interpreter, choose_interpreter, named_interpreter
 from cellhost.tools.kernel.provisioner import LocalProvisioner
 from cellhost.tools.kernel.tokens import JobIdentity, Tokens
 
@@ -85,9 +85,20 @@ def test_the_interpreter_is_the_named_one_then_the_workspaces_then_ours(tmp_path
     assert choose_interpreter(tmp_path) == Interpreter(str(python), "workspace")
     assert choose_interpreter(tmp_path, ".venv/bin/python") == Interpreter(str(python), "setting")
     assert choose_interpreter(tmp_path, "sh").origin == "setting"
+    assert named_interpreter(tmp_path, "sh") == choose_interpreter(tmp_path, "sh")
     for missing in ("no-such-python", "./missing", str(tmp_path)):
-        with pytest.raises(InvalidParams):
+        with pytest.raises(StorageError, match="the setting python"):
             choose_interpreter(tmp_path, missing)
+        with pytest.raises(InvalidParams, match="no executable interpreter"):
+            named_interpreter(tmp_path, missing)
+
+
+def test_a_folder_in_the_place_of_the_workspaces_interpreter_is_none(tmp_path: Path) -> None:
+    package = tmp_path / ".venv" / "lib" / "python3.12" / "site-packages" / "ipykernel"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (tmp_path / ".venv" / "bin" / "python").mkdir(parents=True)
+    assert choose_interpreter(tmp_path).origin == "server"
 
 
 def test_an_error_is_bounded_and_without_colours() -> None:

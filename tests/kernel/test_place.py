@@ -120,6 +120,52 @@ async def test_a_package_that_the_kernel_itself_has_not_run_is_whole_for_the_cod
         assert (answer["error"], answer["stdout"]) == (None, "True\n"), code
 
 
+# Two threads need it at once: one runs the package, the other meanwhile a module of it that needs another one.
+TWO_THREADS = """\
+import importlib, sys, threading, time, jupyter_client
+seen = []
+def package():
+    sys.setprofile(meanwhile)
+    seen.append(jupyter_client.KernelManager)
+def module():
+    seen.append(importlib.import_module("jupyter_client.manager").KernelManager)
+def meanwhile(frame, event, _):
+    if event == "call" and frame.f_globals.get("__name__") == "jupyter_client.asynchronous":
+        sys.setprofile(None)
+        threads[1].start()
+        while "jupyter_client.manager" not in sys.modules: time.sleep(0.001)
+threads = [threading.Thread(target=each, daemon=True) for each in (package, module)]
+threads[0].start()
+for each in threads: each.join(10)
+print(len(seen), len({*seen}))
+"""
+# The import is interrupted, as by Ctrl-C; the next one is whole.
+INTERRUPTED = """\
+import sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "jupyter_client.multikernelmanager":
+            sys.meta_path.remove(self)
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupt())
+try:
+    from jupyter_client import KernelManager
+except KeyboardInterrupt:
+    import jupyter_client.manager
+    print(jupyter_client.manager.KernelManager is jupyter_client.KernelManager, jupyter_client.MultiKernelManager)
+"""
+
+
+async def test_threads_that_need_that_package_at_once_all_get_it(engine: Engine) -> None:
+    answer = await engine.run(TWO_THREADS)
+    assert (answer["error"], answer["stdout"]) == (None, "2 1\n")
+
+
+async def test_an_interrupted_import_of_that_package_can_be_made_again(engine: Engine) -> None:
+    answer = await engine.run(INTERRUPTED)
+    assert (answer["error"], answer["stdout"].split(maxsplit=1)[0]) == (None, "True")
+
+
 async def test_python_in_a_subprocess_is_the_jobs_own(engine: Engine) -> None:
     answer = await engine.run(
         "import subprocess, sys\nprint(sys.prefix)\nsubprocess.run(['python', '-c', 'import sys; print(sys.prefix)'])"

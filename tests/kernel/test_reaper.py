@@ -19,6 +19,8 @@ from cellhost.tools.kernel.reaper_process import reaper_held, reaper_pid
 from ..processes import is_running, parent_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .conftest import Bench, Engine
 
 # A daemon as the textbooks make one, with nothing left to tell whose it was: session, parents, environment, name.
@@ -220,10 +222,24 @@ def test_children_are_found_where_the_system_does_not_list_them(monkeypatch: pyt
     assert child.pid in found
 
 
-async def test_no_signal_or_mask_of_the_servers_reaches_a_job(engine: Engine) -> None:
-    answer = await engine.run(
-        "import subprocess\nprint(subprocess.run(['cat', '/proc/self/status'], capture_output=True, text=True).stdout)"
-    )
+@pytest.fixture
+def deaf() -> Iterator[None]:
+    """Ignores and blocks some signals, as a server that was started so; a program started meanwhile inherits that."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGHUP, signal.SIGQUIT)}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("deaf")
+async def test_no_signal_or_mask_of_the_servers_reaches_a_job(bench: Bench) -> None:
+    async with bench.engine() as engine:
+        answer = await engine.run(
+            "import subprocess\n"
+            "print(subprocess.run(['cat', '/proc/self/status'], capture_output=True, text=True).stdout)"
+        )
     status = dict(line.partition(":")[::2] for line in answer["stdout"].splitlines() if ":" in line)
     assert {int(status[name], 16) for name in ("SigBlk", "SigIgn")} == {0}
 

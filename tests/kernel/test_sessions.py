@@ -128,6 +128,19 @@ async def test_a_hundred_cells_leave_no_descriptor_in_the_kernel(engine: Engine)
     assert after["result"] == before, after["error"]
 
 
+async def test_a_cell_that_takes_all_descriptors_costs_the_next_one_nothing(engine: Engine) -> None:
+    taking = (
+        "import os, resource\n_, most = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (200, most))\ntaken = []\n"
+        "while True: taken.append(os.open('/dev/null', 0))"
+    )
+    assert "Too many open files" in (await engine.cell(taking))["error"]["value"]
+    for _ in range(2):
+        answer = await engine.cell("os.write(2, b'e'); print(len(taken) > 100)")
+        assert (answer["stdout"], answer["stderr"], answer["error"]) == ("True\n", "e", None)
+    assert (await engine.cell("for each in taken: os.close(each)"))["status"] == "done"
+
+
 # Order and interrupts
 
 
@@ -222,6 +235,14 @@ async def test_a_kernel_that_dies_is_followed_by_a_fresh_one_that_says_so(engine
     assert said in answer["note"]
     assert "fresh kernel" in answer["note"]
     assert "note" not in await engine.finish(third)
+
+
+async def test_a_kernel_that_cannot_answer_any_more_is_followed_by_a_fresh_one_that_says_so(engine: Engine) -> None:
+    await engine.cell("get_ipython().kernel.do_execute = None")
+    assert (await engine.cell("1"))["error"]["value"] == "the kernel ended the cell without an answer"
+    answer = await engine.cell("6 * 7")
+    assert answer["result"] == "42"
+    assert "did not answer any more" in answer["note"]
 
 
 async def test_a_kernel_that_dies_between_cells_is_noticed_at_once(engine: Engine, gone: Callable[[int], Any]) -> None:

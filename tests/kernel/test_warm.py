@@ -87,7 +87,7 @@ async def test_a_kernel_that_is_still_starting_is_taken_too(bench: Bench) -> Non
                 await anyio.sleep(0.001)
         starting = warm_processes(engine.run_dir)
         answer = await engine.run("import os; print(os.getpid(), os.getcwd())")
-        assert answer["stdout"] == f"{starting[0]} {engine.workspace.resolve()}\n"
+        assert answer["stdout"] == f"{starting[0]} {engine.workspace.resolve()}\n", answer
 
 
 async def test_a_warm_job_finds_what_a_cold_one_finds(bench: Bench) -> None:

@@ -98,6 +98,8 @@ def test_the_users_own_file_is_read_and_is_where_platformdirs_says(
         ("zzz = 1\n", ("no setting 'zzz'", "cellhost config lists them")),
         ("team = 'yes'\n", ("team: expected bool, got str",)),
         ("[limits]\nquery_rows = 0\n", ("limits.query_rows: expected int >= 1",)),
+        ("warm_kernels = 17\n", ("warm_kernels: expected int <= 16",)),
+        ("[limits]\nsession_kernels = 0\n", ("limits.session_kernels: expected int >= 1",)),
         ("log_level = 'loud'\n", ("log_level: invalid enum value 'loud'",)),
         ("project = [1]\n", ("project: expected str",)),
         ("databases = {a = ''}\n", ("databases[...]: expected a path",)),

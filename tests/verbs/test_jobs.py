@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import nbformat
 import pytest
@@ -39,6 +39,17 @@ for step in range(1, 4):
         time.sleep(0.01)
 print("end, ünbroken", flush=True)
 """
+
+
+SESSION = "my `session`"
+
+
+class Celled(NamedTuple):
+    """What a server left: the flag that names its folder, a job and foreground cells."""
+
+    place: tuple[str, ...]
+    job: str
+    cells: list[str]
 
 
 class Working:
@@ -101,6 +112,61 @@ def test_jobs_are_a_table_newest_first(cellhost: Run, worked: Worked) -> None:
     assert plotting.split()[:2] == [worked.done, "done"]
     assert "[###############.....]  75% 3/4 drawing" in plotting
     assert plotting.endswith("plot")
+
+
+@pytest.fixture(scope="module")
+def celled(tmp_path_factory: pytest.TempPathFactory) -> Celled:
+    """Records with a job and foreground cells, the last of which began in a fresh kernel."""
+    folder = tmp_path_factory.mktemp("celled")
+    place = ("--data-dir", str(folder / "data"))
+    serve = [*place, "--workspace", str(folder / "work"), "--allow", "exec_background", "--allow", "exec"]
+    with Client(serve) as client:
+        job = client.call("exec_background", {"code": "x" * 100 + " = 1", "label": "l" * 100})["result"]["exec_id"]
+        client.call("exec_wait", [job])
+        cells = [
+            client.call("exec", {"code": code, "session": SESSION})["result"]["exec_id"]
+            for code in ("x = 1", "import os; os._exit(3)", "'x' in dir()  # " + "long" * 30)
+        ]
+        assert client.close() == 0
+    return Celled(place, job, cells)
+
+
+def test_a_cells_session_and_note_are_shown_within_an_ordinary_width(cellhost: Run, celled: Celled) -> None:
+    done = cellhost("jobs", *celled.place)
+    head, noted, note, died, first, job = done.stdout.splitlines()
+    assert head.split()[-2:] == ["session", "about"]
+    assert noted.split()[0] == celled.cells[2]
+    assert note.startswith("  note: the kernel of this session's earlier cells")
+    assert "exited with code 3" in note
+    assert all("my `session" in line for line in (noted, died, first))
+    assert "my `session" not in job
+    assert max(map(len, done.stdout.splitlines())) <= 120
+    assert head.index("about") + 20 < len(noted)
+
+
+def test_a_watched_cell_tells_its_session_and_note_in_its_line(celled: Celled) -> None:
+    with started("jobs", "--watch", *celled.place) as process:
+        assert process.stdout is not None
+        text = read_until(process.stdout.fileno(), lambda text: text.count("\n") >= 4)
+    line = text.splitlines()[3]
+    assert celled.cells[2] in line
+    assert "  my `session`  'x' in dir()" in line
+    assert "note: the kernel of this session's" in line
+
+
+def test_a_cell_is_exported_with_its_session_and_note(cellhost: Run, celled: Celled) -> None:
+    books = [json.loads(cellhost("export", each, "-", *celled.place).stdout) for each in (*celled.cells, celled.job)]
+    for book in books:
+        nbformat.validate(book)  # pyright: ignore[reportUnknownMemberType]
+    first, _, noted, job = books
+    assert first["metadata"]["cellhost"]["session"] == SESSION
+    assert "note" not in first["metadata"]["cellhost"]
+    assert [cell["cell_type"] for cell in first["cells"]] == ["markdown", "code"]
+    assert first["cells"][0]["source"].startswith("A cell of the session `my 'session'`")
+    assert "exited with code 3" in noted["metadata"]["cellhost"]["note"]
+    assert noted["metadata"]["cellhost"]["note"] in noted["cells"][0]["source"]
+    assert [cell["cell_type"] for cell in job["cells"]] == ["code"]
+    assert "session" not in job["metadata"]["cellhost"]
 
 
 def test_jobs_as_json_can_be_narrowed(cellhost: Run, worked: Worked) -> None:

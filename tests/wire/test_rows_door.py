@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+
+from cellhost.rpc.kernel_door import CONNECTIONS
 
 if TYPE_CHECKING:
     from .conftest import RawSpawn
@@ -74,6 +77,30 @@ print(sent)
 )
 
 
+CROWD = (
+    ATTACHED
+    + """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (1000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+crowd, refused = [], []
+while len(crowd) < 400 and not refused:
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(2)
+    try:
+        s.connect(environment["CELLHOST_SOCKET"])
+        s.sendall(line("attach", [{"token": environment["CELLHOST_TOKEN"]}]))
+        answer = s.recv(1000)
+    except OSError as error:
+        refused.append(repr(error))
+    else:
+        refused += [] if b"exec_id" in answer else [answer]
+    crowd.append(s)
+for s in crowd: s.close()
+print(len(crowd), refused)
+"""
+)
+
+
 def run(peer: RawPeer, code: str) -> str:
     """What a job printed that ended well."""
     exec_id = peer.call("exec_background", [code])["result"]["exec_id"]
@@ -111,3 +138,24 @@ def test_a_job_that_sends_requests_and_reads_no_answers_is_not_read_on(raw: RawS
         assert int(run(peer, FLOOD)) < 200_000_000
         assert peer.peak_memory() - idle < 200 * 2**20
         assert peer.call("ping")["result"]["version"]
+
+
+def test_a_job_with_more_connections_than_there_may_be_is_told_so(raw: RawSpawn) -> None:
+    with raw("--allow", "exec_background") as peer:
+        count, answer = run(peer, CROWD).split(maxsplit=1)
+        assert int(count) == CONNECTIONS + 1
+        assert '"kind":"busy"' in answer
+        assert "256 connections to the host" in answer
+        assert run(peer, "print(host.query('SELECT 1 AS a'))") == "[{'a': 1}]\n"
+
+
+def test_a_server_without_descriptors_for_a_jobs_connections_goes_on(raw: RawSpawn) -> None:
+    with raw("--allow", "exec_background", stderr=subprocess.PIPE) as peer:
+        assert run(peer, "print(1)") == "1\n"
+        resource.prlimit(peer.process.pid, resource.RLIMIT_NOFILE, (200, 200))
+        count, _ = run(peer, CROWD).split(maxsplit=1)
+        assert int(count) < 100
+        assert run(peer, "print(host.query('SELECT 1 AS a'))") == "[{'a': 1}]\n"
+        assert peer.end() == 0
+        assert peer.process.stderr is not None
+        assert b"Traceback" not in peer.process.stderr.read()

@@ -17,12 +17,11 @@ def lead_cells(kernel: Any, host: Any) -> None:
     still goes to its logs, and what a thread prints between two cells goes nowhere.
     """
     import ctypes
-    import os
     from inspect import isawaitable
 
     handle = kernel.shell_handlers["execute_request"]
     flush_native_streams = ctypes.CDLL(None).fflush
-    between = (os.dup(1), os.dup(2))
+    output = Output()
     interrupts = Interrupts(kernel.shell)
 
     async def lead(stream: Any, ident: Any, request: Any) -> None:
@@ -30,7 +29,7 @@ def lead_cells(kernel: Any, host: Any) -> None:
         interrupts.begin()
         if cell:
             host.speak_for(cell["socket"], cell["token"], cell["exec_id"])
-            _open_logs(cell)
+            output.give_to(cell["stdout"], cell["stderr"])
         try:
             handled = handle(stream, ident, request)
             if isawaitable(handled):
@@ -38,10 +37,40 @@ def lead_cells(kernel: Any, host: Any) -> None:
         finally:
             flush_native_streams(None)  # C keeps back what it prints into a file
             if cell:
-                _point_output(between)
+                output.take_back()
             interrupts.end()
 
     kernel.shell_handlers["execute_request"] = lead
+
+
+class Output:
+    """Descriptors 1 and 2. One more is held for opening logs: code may have taken all that there are."""
+
+    def __init__(self) -> None:
+        import os
+
+        self._between = (os.dup(1), os.dup(2))
+        self._spare: int | None = os.dup(1)
+
+    def give_to(self, *logs: str) -> None:
+        """Have 1 and 2 be these files."""
+        import os
+
+        for number, path in enumerate(logs, 1):
+            if self._spare is not None:
+                os.close(self._spare)
+                self._spare = None
+            log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            os.dup2(log, number, inheritable=True)
+            os.dup2(self._between[0], log, inheritable=False)
+            self._spare = log
+
+    def take_back(self) -> None:
+        """Have 1 and 2 be what they are between two cells."""
+        import os
+
+        for number, descriptor in enumerate(self._between, 1):
+            os.dup2(descriptor, number, inheritable=True)
 
 
 class Interrupts:
@@ -98,21 +127,3 @@ class Interrupts:
         if cell == self._cell and main is not None:
             self._due = cell
             signal.pthread_kill(main, signal.SIGINT)
-
-
-def _open_logs(cell: Any) -> None:
-    import os
-
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-    logs = [os.open(cell[name], flags, 0o600) for name in ("stdout", "stderr")]
-    _point_output(logs)
-    for log in logs:
-        os.close(log)
-
-
-def _point_output(descriptors: Any) -> None:
-    """Have 1 and 2 be what the two descriptors are."""
-    import os
-
-    for number, descriptor in enumerate(descriptors, 1):
-        os.dup2(descriptor, number, inheritable=True)

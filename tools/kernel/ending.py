@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .job import Job
 
 _MAX_REASON = 2_000
+_SILENT = "it ended without a word; check that the interpreter is a Python whose environment has ipykernel"
 _DEATHS = {
     signal.SIGKILL: "killed by SIGKILL, which is also how the system ends what takes too much memory; memory_mb "
     "turns that into a MemoryError",
@@ -74,7 +75,7 @@ def ending_before_run(job: Job) -> Ending:
 def ending_of_start(said: str, ended: KernelExit | None) -> Ending:
     """The end of a job whose kernel never became ready; `said`: what it wrote meanwhile."""
     last = said.rpartition("\n")[2].strip()
-    value = last or ("it did not answer in time" if ended is None else "it ended without a word")
+    value = last or ("it did not answer in time" if ended is None else _SILENT)
     if "No module named" in last and "ipykernel" in last:
         value = f"{last}; install ipykernel in that interpreter's environment"
     error = CellError("KernelStartError", bounded(f"the kernel did not start: {value}", _MAX_REASON), said)

@@ -210,8 +210,9 @@ class Jobs:
     async def _refuse_when_closed(self, job: Job) -> None:
         """Give a job its end that was written down while the engine closed."""
         if not self._open:
-            await stop_now(job)
-            await self._supervisor.finish(job, ending_before_run(job))
+            with anyio.CancelScope(shield=True):  # nobody else would give it its end
+                await stop_now(job)
+                await self._supervisor.finish(job, ending_before_run(job))
 
     def _fill_slots(self) -> None:
         while self._open and (job := self._slots.next()) is not None:

@@ -324,7 +324,8 @@ async def _channels_module() -> Any:
 def _cannot_start(error: OSError) -> StorageError:
     return StorageError(
         f"the kernel cannot be started: {error.strerror}",
-        hint="check that the interpreter kernel_info names is executable, and the disk of the data and run folders",
+        hint="check the interpreter (the call's kernel.python, else the setting python, else the workspace's .venv), "
+        "and the disk of the data and run folders",
     )
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from ...store.errors import Closed, InvalidParams, Issue, StorageError
 from .environment import build_environment
-from .interpreter import Interpreter, choose_interpreter
+from .interpreter import Interpreter, choose_interpreter, named_interpreter
 from .kernelspecs import OURS, find_kernel
 from .log import JobLog
 from .spec import KernelSpec, Place
@@ -86,8 +86,10 @@ class KernelSource:
 
     async def place(self, kernel: str | Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None) -> Place:
         """What to start for a job's `kernel` (nothing, a name, or `{"python": path}`) and `env`."""
-        asked = self._python if kernel is None or isinstance(kernel, str) else _python_of(kernel)
-        interpreter = choose_interpreter(self._workspace, asked)
+        if kernel is None or isinstance(kernel, str):
+            interpreter = choose_interpreter(self._workspace, self._python)
+        else:
+            interpreter = named_interpreter(self._workspace, _python_of(kernel))
         environment = build_environment(interpreter.executable, env)
         if not isinstance(kernel, str) or kernel in OURS:
             return Place(interpreter, environment)
@@ -193,6 +195,7 @@ class KernelSource:
             stdout=stdout,
             stderr=stderr,
             file_bytes=self._limits.file_bytes,
+            output_chars=self._limits.output_bytes * 3 // 2,  # base64 takes a third more
         )
 
     def _make_profile(self) -> Path:

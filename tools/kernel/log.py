@@ -11,11 +11,13 @@ from __future__ import annotations
 import codecs
 import os
 import re
+import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from ...store.errors import InvalidParams, Issue
+from ...store.errors import InvalidParams, Issue, StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,15 +68,18 @@ class JobLog:
     def cut(self, ends: Ends) -> None:
         """Drop what was written after the job's end, by children that outlived it for a moment."""
         for path, end in ((self.stdout, ends.stdout), (self.stderr, ends.stderr)):
-            if _size(path) > end:
-                os.truncate(path, end)
+            with suppress(OSError):
+                if _size(path) > end:
+                    os.truncate(path, end)
 
 
 def _size(path: Path) -> int:
+    """Bytes; none of what is no file: the job's code may have put anything in its place."""
     try:
-        return path.stat().st_size
-    except FileNotFoundError:
+        found = path.stat()
+    except OSError:
         return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 def parse_position(since: str) -> Ends:
@@ -128,14 +133,21 @@ def read_text(path: Path, start: int, end: int, limit: int, *, final: bool) -> P
 
 
 def read_bytes(path: Path, start: int, length: int) -> bytes:
-    """That part of a file; shorter where the file ends, nothing where there is none."""
+    """That part of a file; shorter where the file ends, nothing where there is none.
+
+    Raises `StorageError` for a file that cannot be read.
+    """
     if length <= 0:
         return b""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # whatever stands in its place
+        try:
+            return os.pread(descriptor, length, start)
+        finally:
+            os.close(descriptor)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return b""
-    try:
-        return os.pread(descriptor, length, start)
-    finally:
-        os.close(descriptor)
+    except OSError as error:
+        raise StorageError(
+            f"a job's log cannot be read: {error.strerror}", hint="check the data folder and its disk, then try again"
+        ) from None

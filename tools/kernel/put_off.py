@@ -41,14 +41,38 @@ class PutOff:
                 setattr(self._module, name, getattr(source, name))
 
     def run(self) -> None:
-        """Run the package, once, whoever asks first."""
+        """Run the package, once, whoever asks first; again if that was interrupted, as any import would."""
         with self._lock:
-            if not self._begun and self._module is not None:
-                self._begun = True
-                if self in sys.meta_path:
-                    sys.meta_path.remove(self)
-                spec: Any = self._module.__spec__
+            if self._begun or self._module is None:
+                return
+            self._begun = True
+            watched = self in sys.meta_path
+            if watched:
+                sys.meta_path.remove(self)
+            spec: Any = self._module.__spec__
+            try:
                 spec.loader.exec_module(self._module)
+            except BaseException:
+                self._begun = False
+                if watched:
+                    self.watch()
+                raise
+
+    def provide(self, name: str) -> None:
+        """Have a name that the package lacks there, if it is to have it.
+
+        While another thread runs the package, a module of it is imported alone: who asks may be such a module itself,
+        with its lock held that the other thread waits for, and Python's own locks know how to get out of that.
+        """
+        if self._lock.acquire(blocking=False):
+            try:
+                self.run()
+            finally:
+                self._lock.release()
+        elif find_spec(f"{self._name}.{name}") is not None:
+            import_module(f"{self._name}.{name}")
+        else:
+            self.run()
 
     def forget(self) -> None:
         """Take the package and its modules away, to be imported anew in the order they are used to."""
@@ -81,7 +105,7 @@ def _waiting(put_off: PutOff) -> type[ModuleType]:
 
     class Waiting(ModuleType):
         def __getattr__(self, name: str) -> Any:
-            put_off.run()
+            put_off.provide(name)
             if name in self.__dict__:
                 return self.__dict__[name]
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")

@@ -257,8 +257,7 @@ def become_kernel(order: dict[str, Any], descriptors: Sequence[int], failed: int
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != shim:
             os._exit(1)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program inherits that
-            signal.signal(number, signal.SIG_DFL)
+        restore_signals()
         volunteer_for_oom_killer()
         os.chdir(order["folder"])
         failed = move_descriptors(descriptors, order["targets"], failed)
@@ -268,6 +267,14 @@ def become_kernel(order: dict[str, Any], descriptors: Sequence[int], failed: int
         os.write(failed, str(error.errno or 1).encode())
     finally:
         os._exit(127)
+
+
+def restore_signals() -> None:
+    """As in a shell: what is ignored is inherited, from Python and from whoever started the server (nohup, say)."""
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def move_descriptors(descriptors: Sequence[int], targets: Sequence[int], failed: int) -> int:

@@ -149,7 +149,7 @@ class KernelSession:
         if self._ended is not None:
             return self._ended
         if kernel.exit is None:
-            return "it could not be interrupted"
+            return "it could not be interrupted" if last.interrupted else "it did not answer any more"
         return exit_reason(kernel.exit.code, kernel.exit.signal, last.record.ended_by)
 
     async def end_kernel(self, reason: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from ...store.errors import HostError
+from ...store.errors import HostError, StorageError
 from .ending import Ending, ending_before_run, ending_of, ending_of_start
 from .execution import CellError
 from .job import now_ms
@@ -150,7 +150,13 @@ class Supervisor:
         await self.finish(job, ending_before_run(job))
 
     async def finish(self, job: Job, ending: Ending) -> None:
-        """Give a job its end: in the store first, if that takes it in time, then for all to see."""
+        """Give a job its end: in the store first, if that takes it in time, then for all to see.
+
+        A job has one end. Its kernel may fail in the moment in which it is interrupted: who comes second waits.
+        """
+        if job.ends is not None:
+            await job.finished.wait()
+            return
         job.over.set()
         job.outputs.close()
         job.ends = job.current_ends()
@@ -199,4 +205,8 @@ def _cut_log(job: Job) -> None:
 
 def _tail(path: Path, end: int) -> str:
     start = max(0, end - _TAIL_BYTES)
-    return read_bytes(path, start, end - start).decode(errors="ignore")
+    try:
+        return read_bytes(path, start, end - start).decode(errors="ignore")
+    except StorageError as error:  # a job has its end all the same
+        _LOG.warning("%s", error)
+        return ""
