@@ -76,9 +76,9 @@ class Host:
         self.config = config
         self.workspace = Workspace(workspace)
         self.store = StoreThread(config.data_folder)
-        self.session = Session(self.store, config, self.workspace.root)
-        self.audit = Audit(self.store)
         self.changes = Changes()
+        self.session = Session(self.store, config, self.workspace.root, self.changes)
+        self.audit = Audit(self.store)
         self.ending = anyio.Event()
         """Set when the host is about to end: whatever waits for news ends with what it has."""
         self.keeper = Keeper()
