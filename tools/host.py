@@ -233,6 +233,9 @@ class Host:
             typed = validate(arguments, method.signature)
             call.extra = arguments.extra
             return await self._run(method, arguments.named, typed, call, entry)
+        except InvalidParams as error:
+            entry.error_kind = error.kind
+            raise _as_given(self._method(name, call), error) from error.__cause__
         except BaseException as error:
             entry.error_kind = error.kind if isinstance(error, HostError) else _kind_of_end(error)
             raise
@@ -312,13 +315,13 @@ class Host:
         try:
             given = normalise(arguments, tool.signature)
             typed = validate(given, tool.signature)
+            if not tool.requires_approval:
+                return Verdict("allow")
+            named = self._canonical(tool, given.named)
+            if tool.path_from_records:
+                named = await self._with_recorded_path(tool, named, typed, caller)
         except InvalidParams as error:
-            raise _inside("$.arguments", error) from None
-        if not tool.requires_approval:
-            return Verdict("allow")
-        named = self._canonical(tool, given.named)
-        if tool.path_from_records:
-            named = await self._with_recorded_path(tool, named, typed, caller)
+            raise _inside("$.arguments", _as_given(tool, error)) from None
         return await self.gate.check(_subject(tool, named, caller))
 
     def _method(self, name: str, call: Call) -> Method[Any, Any]:
@@ -333,7 +336,8 @@ class Host:
         path = getattr(method, "path_parameter", None)
         if path is None or path not in named:
             return named
-        return named | {path: self.workspace.relative(named[path])}
+        changed = getattr(method, "side_effect_class", None) == "workspace_write"
+        return named | {path: self.workspace.relative(named[path], changed=changed)}
 
     async def _with_recorded_path(
         self, tool: Tool[Any, Any], named: dict[str, Any], typed: msgspec.Struct, caller: Caller
@@ -360,6 +364,15 @@ def _subject(tool: Tool[Any, Any], named: dict[str, Any], caller: Caller) -> Sub
     return Subject(
         tool.name, tool.permission_target(named), tool.target_is_code, caller.project_id, caller.root_frame_id
     )
+
+
+def _as_given(method: Method[Any, Any], error: InvalidParams) -> InvalidParams:
+    """The same problems, those of a path that the records told by the parameter that led to it."""
+    named_by = getattr(method, "path_named_by", None)
+    if named_by is None:
+        return error
+    issues = [Issue(f"$.{named_by}", each.message) if each.path == "$.path" else each for each in error.issues]
+    return InvalidParams(error.message, issues, hint=error.hint)
 
 
 def _inside(path: str, error: InvalidParams) -> InvalidParams:
