@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 import msgspec
 
+from ..store.counting import counted
 from ..store.errors import HostError
 from .normalise import shown
 
@@ -105,7 +106,7 @@ def preview(arguments: Any) -> str:
 
 def _shown(name: str, value: Any) -> Any:
     if name in _CONTENTS and isinstance(value, str):
-        return f"<{len(value)} characters>"
+        return f"<{counted(len(value), 'character')}>"
     if _SECRET.search(name):
         return "<hidden>"
     if name == "env" and isinstance(value, dict):

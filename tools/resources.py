@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from ..store.catalogue import catalogue_page
+from ..store.counting import counted
 from ..store.errors import NotFound, TooLarge
 from .lines import first_line
 from .method import Method
@@ -121,7 +122,7 @@ async def _artifact(call: Call, version_id: str) -> Contents:
     limit = call.host.config.limits.read_bytes
     if version.size_bytes > limit:
         raise TooLarge(
-            f"the version has {version.size_bytes} bytes, more than {limit}",
+            f"the version has {counted(version.size_bytes, 'byte')}, more than {limit}",
             hint="open it in a job with host.artifact_path(version_id)",
         )
     data = await call.host.in_file_thread(records.objects.read, version.checksum, version.size_bytes)

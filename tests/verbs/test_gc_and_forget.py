@@ -40,9 +40,9 @@ async def test_garbage_is_listed_removed_and_then_gone_while_a_server_works(tmp_
     orphan.parent.mkdir()
     orphan.write_bytes(b"orphan")
     listed = await anyio.to_thread.run_sync(cellhost, "gc", data, "--dry-run")
-    assert listed == (0, f"object     {'ab' * 32}  6\nwould remove 1 objects of no version, 6 bytes\n", "")
+    assert listed == (0, f"object     {'ab' * 32}  6\nwould remove 1 object of no version, 6 bytes\n", "")
     assert objects(data) == [b"kept", b"orphan"]
-    assert await anyio.to_thread.run_sync(cellhost, "gc", data) == (0, "removed 1 objects of no version, 6 bytes\n", "")
+    assert await anyio.to_thread.run_sync(cellhost, "gc", data) == (0, "removed 1 object of no version, 6 bytes\n", "")
     assert await anyio.to_thread.run_sync(cellhost, "gc", data) == (0, "nothing to remove\n", "")
     assert objects(data) == [b"kept"]
     assert (await made("read_artifact", [saved["version_id"]]))["content"] == "kept"
@@ -71,7 +71,7 @@ with beside(pathlib.Path({str(work)!r}) / "deep" / "b.txt") as (file, temporary)
             path.write_bytes(b"half")
         os.utime(left, (1, 1))
         listed = await anyio.to_thread.run_sync(cellhost, "gc", data, "--dry-run")
-        told = "half file  .cellhost-left.tmp  4\nwould remove 1 files left half written in workspaces, 4 bytes\n"
+        told = "half file  .cellhost-left.tmp  4\nwould remove 1 file left half written in its workspace, 4 bytes\n"
         assert listed == (0, told, "")
         assert left.exists()
         assert (await anyio.to_thread.run_sync(cellhost, "gc", data))[0] == 0
@@ -94,13 +94,13 @@ async def test_a_session_is_forgotten_unless_a_job_of_it_runs(tmp_path: Path) ->
             code, out, told = await anyio.to_thread.run_sync(cellhost, "forget", data, frame_id)
             assert (code, out) == (1, "")
             assert told == (
-                f"cellhost forget: 1 of its jobs have not ended (interrupt {launched['exec_id']}, or wait for it)\n"
+                f"cellhost forget: 1 of its jobs has not ended (interrupt {launched['exec_id']}, or wait for it)\n"
             )
             await made("exec_interrupt", [launched["exec_id"]])
             await made("exec_wait", [launched["exec_id"]])
             code, out, told = await anyio.to_thread.run_sync(cellhost, "forget", data, frame_id)
             assert (code, told) == (0, "")
-            assert out.startswith("forgot 1 frames, 1 cells, 1 jobs and 1 versions, ")
+            assert out.startswith("forgot 1 frame, 1 cell, 1 job and 1 version, ")
             assert await rows(made) == [[0, 0, 0]]
             assert objects(data) == []
     assert list((data / "projects" / "default" / "jobs").iterdir()) == []
@@ -123,7 +123,7 @@ async def test_the_copies_that_jobs_opened_are_forgotten_in_every_workspace(tmp_
         copies = tmp_path / "two" / ".cellhost"
         assert sorted(path.name for path in copies.iterdir()) == sorted([saved["version_id"], kept["version_id"]])
         code, out, _ = await anyio.to_thread.run_sync(cellhost, "forget", data, frame_id)
-        assert (code, out) == (0, "forgot 1 frames, 0 cells, 0 jobs and 1 versions, 14 bytes of files\n")
+        assert (code, out) == (0, "forgot 1 frame, 0 cells, 0 jobs and 1 version, 14 bytes of files\n")
         assert [path.name for path in copies.iterdir()] == [kept["version_id"]]
 
 
@@ -180,7 +180,7 @@ def test_the_data_folder_may_be_named_by_a_setting(tmp_path: Path, monkeypatch: 
     assert cellhost("gc") == (0, "nothing to remove\n", "")
     code, out, told = cellhost("forget", None, frame_id)
     assert (code, told) == (0, "")
-    assert out.startswith("forgot 1 frames, ")
+    assert out.startswith("forgot 1 frame, ")
 
 
 def test_a_data_folder_that_is_none_is_told(tmp_path: Path) -> None:
