@@ -78,7 +78,7 @@ class Host:
         self.store = StoreThread(config.data_folder)
         self.changes = Changes()
         self.session = Session(self.store, config, self.workspace.root, self.changes)
-        self.audit = Audit(self.store)
+        self.audit = Audit(self.store, self.session)
         self.ending = anyio.Event()
         """Set when the host is about to end: whatever waits for news ends with what it has."""
         self.keeper = Keeper()
@@ -381,10 +381,12 @@ def _inside(path: str, error: InvalidParams) -> InvalidParams:
     return InvalidParams(error.message, issues, hint=error.hint)
 
 
-def nearest_hint(name: str, known: Iterable[str]) -> str:
+def nearest_hint(
+    name: str, known: Iterable[str], otherwise: str = "tools/list or rpc.discover lists what there is"
+) -> str:
     """The hint for a name that is none of the known ones."""
     nearest = difflib.get_close_matches(name[:MAX_SHOWN_NAME], known, n=1)
-    return f"did you mean {nearest[0]}?" if nearest else "tools/list or rpc.discover lists what there is"
+    return f"did you mean {nearest[0]}?" if nearest else otherwise
 
 
 def shortened(name: str) -> str:

@@ -6,11 +6,12 @@ before the first call that records something: hosts start servers just to look.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..store.errors import NotFound
+from ..store.errors import HostError, NotFound
 from ..store.ids import check_project_id, new_id
 from .call import Caller
 from .changes import Change
@@ -50,6 +51,19 @@ class Session:
         if current is None:
             current = await self._store.run(self.open_now)
         return Caller(door, current.project_id, current.root_frame_id, current.frame_id)
+
+    def known(self, door: Door) -> Caller | None:
+        """As `caller`, as far as that is known without looking."""
+        current = self._current
+        if current is None:
+            return None
+        return Caller(door, current.project_id, current.root_frame_id, current.frame_id)
+
+    def look(self, door: Door) -> Caller | None:
+        """As `caller`, blocking; nobody's where no session can be found or begun."""
+        with suppress(HostError):
+            self.open_now()
+        return self.known(door)
 
     def open_now(self) -> Current:
         """The current frame, found or begun; blocking."""

@@ -74,7 +74,7 @@ class Workspace:
         if not target.is_relative_to(self.root):
             raise Denied(
                 "the path is outside the workspace",
-                hint="use a path below the workspace folder; copy the file there first",
+                hint="use a path below the workspace folder" + ("" if changed else "; copy the file there first"),
             )
         parts = (*Path(path).parts, *target.relative_to(self.root).parts)
         if any(is_secret(part) for part in parts):

@@ -184,7 +184,7 @@ def test_a_frame_with_thousands_of_matching_cells_hides_no_other(records: Record
 def test_a_filtered_search_finds_what_passes_the_filter_of_what_an_unfiltered_one_finds(
     records: Records, pattern: str
 ) -> None:
-    parent = None
+    parent: str | None = None
     with records.database.transaction():
         for number in range(300):
             status = ("done", "failed", "processing")[0 if number % 50 else number // 50 % 3]
@@ -192,7 +192,8 @@ def test_a_filtered_search_finds_what_passes_the_filter_of_what_an_unfiltered_on
             parent = frame.frame_id if number % 3 else None
             for cell in range(number % 4):
                 records.cells.add(frame_id=frame.frame_id, code=f"plot({number}, v{cell * number}) # common zügig")
-        records.cells.add(frame_id=frame.frame_id, code="rare")
+        last = records.frames.add(kind="session", name="last")
+        records.cells.add(frame_id=last.frame_id, code="rare")
     every = records.frames.search(pattern, limit=1000)["frames"]
     for status in (None, "done", "failed", "processing", "ready"):
         for roots_only in (False, True):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from cellhost import Config, build_dispatcher
+from cellhost.store.errors import HostError
+from cellhost.store.store import Store
 
 from .conftest import COMMAND, WITHIN_S
 
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
+
+    from cellhost.store.rows import HostCall
 
 
 def cellhost(verb: str, data: Path | None = None, *arguments: str) -> tuple[int, str, str]:
@@ -104,6 +109,29 @@ async def test_a_session_is_forgotten_unless_a_job_of_it_runs(tmp_path: Path) ->
             assert await rows(made) == [[0, 0, 0]]
             assert objects(data) == []
     assert list((data / "projects" / "default" / "jobs").iterdir()) == []
+
+
+async def test_what_a_forgotten_session_was_refused_is_forgotten_too(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with build_dispatcher(Config(data_dir=data), workspace=tmp_path / "work") as made:
+        for method, params in (
+            ("save_artifact", {"path": "private.txt", "priority": 101}),  # before anybody knows whose call it is
+            ("write_file", ["a.txt", "x"]),
+            ("save_artifact", ["a.txt"]),
+            ("read_file", {"path": "private.txt", "limit": 0}),
+            ("read_file", ["private.txt"]),
+        ):
+            with suppress(HostError):
+                await made(method, params)
+        frame_id = made.frame_id
+    assert [call.root_frame_id for call in calls(data)] == [frame_id] * 5
+    assert cellhost("forget", data, frame_id)[0] == 0
+    assert [call.args_preview for call in calls(data)] == [""] * 5
+
+
+def calls(data: Path) -> list[HostCall]:
+    with Store(data) as store:
+        return store.control.audit.list(limit=10)
 
 
 async def test_the_copies_that_jobs_opened_are_forgotten_in_every_workspace(tmp_path: Path) -> None:
