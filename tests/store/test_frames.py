@@ -195,21 +195,21 @@ def test_a_filtered_search_finds_what_passes_the_filter_of_what_an_unfiltered_on
         last = records.frames.add(kind="session", name="last")
         records.cells.add(frame_id=last.frame_id, code="rare")
     every = records.frames.search(pattern, limit=1000)["frames"]
-    for status in (None, "done", "failed", "processing", "ready"):
+    for only in (None, "done", "failed", "processing", "ready"):
         for roots_only in (False, True):
             wanted = [
                 each["name"]
                 for each in every
-                if status in (None, each["status"]) and not (roots_only and each["parent_id"])
+                if only in (None, each["status"]) and not (roots_only and each["parent_id"])
             ]
             seen: list[str] = []
-            page = records.frames.search(pattern, status=status, roots_only=roots_only, limit=7)
+            page = records.frames.search(pattern, status=only, roots_only=roots_only, limit=7)
             seen += names(page)
             while page["next_cursor"]:
                 cursor = page["next_cursor"]
-                page = records.frames.search(pattern, status=status, roots_only=roots_only, limit=7, cursor=cursor)
+                page = records.frames.search(pattern, status=only, roots_only=roots_only, limit=7, cursor=cursor)
                 seen += names(page)
-            assert seen == wanted, (status, roots_only)
+            assert seen == wanted, (only, roots_only)
 
 
 def test_a_common_word_and_a_filter_that_hardly_a_frame_passes_cost_little(records: Records) -> None:
