@@ -57,7 +57,8 @@ def _names(given: str | None) -> tuple[str, ...]:
         return ()
     methods = method_table()
     if given not in methods:
-        raise InvalidParams(f"there is no method {given[:64]!r}", hint=nearest_hint(given, methods))
+        hint = nearest_hint(given, methods, "`cellhost schema` tells of all")
+        raise InvalidParams(f"there is no method {given[:64]!r}", hint=hint)
     return tuple(name for name, method in methods.items() if method is methods[given])
 
 

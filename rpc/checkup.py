@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio
 import msgspec
 
+from ..store.counting import counted
 from ..store.errors import HostError
 from ..store.runfolder import RunFolder, is_live
 from ..store.store import Store
@@ -120,14 +121,15 @@ def records(patient: Patient) -> Finding:
             for project in projects:
                 if cut := project.artifacts.incomplete():
                     objects = project.folder / "objects"
+                    versions = f"{counted(len(cut), 'saved version')} ({cut[0]}{', …' * (len(cut) > 1)})"
                     return Finding(
-                        f"the bytes of {len(cut)} saved versions, {cut[0]} among them, are missing or incomplete",
+                        f"the bytes of {versions} are missing or incomplete",
                         f"put {objects} back from a copy; other versions are not affected",
                     )
             live = sum(is_live(Path(server.run_folder)) for server in store.control.servers.list())
     except HostError as error:
         return Finding(error.message, error.hint or "move the data folder away to begin anew")
-    return Finding(f"{len(projects)} projects, all whole; {live} live servers")
+    return Finding(f"{counted(len(projects), 'project')}, nothing amiss; {counted(live, 'live server')}")
 
 
 def locks(patient: Patient) -> Finding:

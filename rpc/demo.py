@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..store.counting import counted
 from .client import Client
 
 if TYPE_CHECKING:
@@ -224,5 +225,5 @@ def _say(text: str) -> None:
 def _show(way: str, line: bytes, *, full: bool) -> None:
     text = line.decode().rstrip("\n")
     if not full and len(text) > SHOWN_CHARS:
-        text = f"{text[:SHOWN_CHARS]}… ({len(text)} characters)"
+        text = f"{text[:SHOWN_CHARS]}… ({counted(len(text), 'character')})"
     _say(f"{way} {text}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from ..store.counting import counted
 from ..store.errors import NotFound
 from ..store.forgetting import forget
 from ..store.store import Store
@@ -29,7 +30,7 @@ def main(arguments: list[str]) -> int:
         gone = forget(store, given.frame_id)
         freed = gone.bytes + remove_copies(workspaces, gone.versions)
     sys.stdout.write(
-        f"forgot {gone.frames} frames, {gone.cells} cells, {gone.jobs} jobs and {len(gone.versions)} versions, "
-        f"{freed} bytes of files\n"
+        f"forgot {counted(gone.frames, 'frame')}, {counted(gone.cells, 'cell')}, {counted(gone.jobs, 'job')} and "
+        f"{counted(len(gone.versions), 'version')}, {counted(freed, 'byte')} of files\n"
     )
     return 0

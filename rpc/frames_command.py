@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..store.counting import counted
 from ..store.frames import STATUSES
 from ..store.ids import FRAME_ID
 from .looking import local_time, looking, table
@@ -78,4 +79,4 @@ def _show_one(detail: FrameDetail, *, as_json: bool) -> None:
         ]
         sys.stdout.write("\n" + table(("cell", "began", "status", "code"), rows))
     if not detail["last_page"]:
-        sys.stdout.write(f"… and {detail['total_cells'] - len(detail['cells'])} more cells\n")
+        sys.stdout.write(f"… and {counted(detail['total_cells'] - len(detail['cells']), 'more cell')}\n")

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..store.counting import counted
 from ..store.garbage import Garbage, collect
 from ..store.store import Store
 from ..tools.temporary import half_written
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _KINDS = {
-    "object": "objects of no version",
-    "half copy": "copies left half made",
-    "half file": "files left half written in workspaces",
-    "job log": "logs of no job",
-    "server": "servers that were killed",
+    "object": ("object of no version", "objects of no version"),
+    "half copy": ("copy left half made", "copies left half made"),
+    "half file": ("file left half written in its workspace", "files left half written in workspaces"),
+    "job log": ("log of no job", "logs of no job"),
+    "server": ("server that was killed", "servers that were killed"),
 }
 
 
@@ -62,6 +63,6 @@ def _report(found: list[Garbage], *, dry_run: bool) -> None:
             sys.stdout.write(f"{each.kind:<9}  {each.name}  {each.bytes}\n")
     verb = "would remove" if dry_run else "removed"
     for kind, sizes in of_kind.items():
-        sys.stdout.write(f"{verb} {len(sizes)} {_KINDS[kind]}, {sum(sizes)} bytes\n")
+        sys.stdout.write(f"{verb} {counted(len(sizes), *_KINDS[kind])}, {counted(sum(sizes), 'byte')}\n")
     if not found:
         sys.stdout.write("nothing to remove\n")

@@ -12,7 +12,8 @@ import msgspec
 
 from ..store.ids import now_ms
 from ..store.jobs import FINAL, LIVE
-from .looking import local_time, looking, one_line, table
+from ..tools.lines import one_line
+from .looking import local_time, looking, table
 from .options import Parser, add_place, count
 from .seen_jobs import SeenJobs
 

@@ -67,7 +67,7 @@ class _Stream:
         self._notify("notifications/subscriptions/acknowledged", {"notifications": self._filter.as_acknowledged()})
 
     async def tell(self, items: list[News]) -> None:
-        if self._filter.list_changed and any(item.kind == "saved" for item in items):
+        if self._filter.list_changed and any(item.is_of_list for item in items):
             self._notify("notifications/resources/list_changed", {})
         for uri in changed(items, self._filter.uris):
             self._notify("notifications/resources/updated", {"uri": uri})

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..store.store import Store
+from ..tools.lines import one_line
 from .options import settings_of
 
 if TYPE_CHECKING:
@@ -49,9 +50,3 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]).rstrip() + "\n"
         for line in lines
     )
-
-
-def one_line(text: str, most: int = 200) -> str:
-    """Text that a terminal shows on one line, whatever is in it."""
-    shown = "".join(character if character.isprintable() else " " for character in text)
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..store.counting import counted
 from ..store.errors import StorageError
 from ..tools.kernel.records import JobOutput
 from ..tools.kernel.text_view import TextViewer
@@ -86,7 +87,7 @@ def _shown(records: Records, cell: Cell) -> list[Node]:
         plain: Node = {"output_type": "display_data", "data": {"text/plain": output.text}, "metadata": {}}
         shown.append(_display(records, version, output.text) if version else plain)
     saved = [version for version in versions.values() if version.source != DISPLAYED]
-    notes = [f"{version.filename}, {version.size_bytes} bytes, {version.version_id}" for version in saved]
+    notes = [f"{version.filename}, {counted(version.size_bytes, 'byte')}, {version.version_id}" for version in saved]
     return shown + [_display(records, version, note) for version, note in zip(saved, notes, strict=True)]
 
 

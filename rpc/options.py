@@ -87,9 +87,17 @@ def file_of(given: argparse.Namespace) -> Path | None:
     return file
 
 
+# What a peer is advised to call is no verb.
+_ADVICE = {
+    "no such job": "`cellhost jobs` lists them",
+    "no such frame": "`cellhost frames` lists them",
+}
+
+
 def complaint(command: str, error: HostError) -> str:
     """An error as the one line that stderr gets: what went wrong, and what to do."""
-    text, advice = str(error).removeprefix("$."), error.hint
+    text = str(error).removeprefix("$.")
+    advice = _ADVICE.get(text, error.hint)
     if advice is None and isinstance(error, InvalidParams):
         told = (f"{issue.path.removeprefix('$.')}: {issue.message}" for issue in error.issues)
         advice = "; ".join(issue for issue in told if issue != text)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ..store.counting import counted
 from ..store.errors import StorageError
 from .holes import Names
 from .transcript import Head, Line, from_frame, render_line
@@ -105,7 +106,7 @@ class Recorder:
             line = Line(mark, self._names.name(from_frame(frame), mark))
             self._file.write(render_line(line.mark, line.message))
             if self._left_out:
-                note = f"{self._left_out} messages were left out: the disk was too slow"
+                note = f"{counted(self._left_out, 'message')} left out: the disk was too slow"
                 self._file.write(render_line("#", note))
                 self._left_out = 0
             if self._frames.empty():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from ..store.counting import counted
 from ..tools.registry import REGISTRY
 
 if TYPE_CHECKING:
@@ -16,9 +17,9 @@ _LIMITS = {
     "minimum": "≥ {}",
     "exclusiveMinimum": "> {}",
     "maximum": "≤ {}",
-    "minLength": "at least {} characters",
-    "maxLength": "at most {} characters",
-    "maxItems": "at most {} items",
+    "minLength": "at least {character}",
+    "maxLength": "at most {character}",
+    "maxItems": "at most {item}",
     "pattern": "matches `{}`",
     "default": "default {}",
 }
@@ -61,8 +62,13 @@ def _method(method: dict[str, Any], schemas: dict[str, Schema]) -> Iterator[str]
 
 
 def _meaning(schema: Schema) -> str:
-    limits = [text.format(json.dumps(schema[name]).strip('"')) for name, text in _LIMITS.items() if name in schema]
+    limits = [_limit(text, schema[name]) for name, text in _LIMITS.items() if name in schema]
     return " ".join(filter(None, [schema.get("description", ""), f"({', '.join(limits)})" if limits else ""]))
+
+
+def _limit(text: str, value: Any) -> str:
+    things = {noun: counted(value, noun) for noun in ("character", "item") if isinstance(value, int)}
+    return text.format(json.dumps(value).strip('"'), **things)
 
 
 def _type(schema: Schema, schemas: dict[str, Schema] | None = None) -> str:

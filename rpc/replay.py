@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from ..store.counting import counted
 from ..store.errors import Closed, HostError, TimedOut
 from . import transcript as transcripts
 from .matching import Bindings
@@ -124,7 +125,7 @@ def _id(message: Any) -> Any:
 
 def _shown(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({counted(len(text), 'character')})"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -12,12 +12,13 @@ import msgspec
 from ..store.errors import NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
     from collections.abc import Set as AbstractSet
 
     from anyio.abc import TaskGroup, TaskStatus
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+    from ..tools.changes import ChangeKind
     from ..tools.host import Host
     from .outgoing import Outgoing
 
@@ -29,11 +30,12 @@ OUTPUT_CHARS = 64 * 1024
 BETWEEN_S = 0.05
 """Between two rounds of notifications, at least."""
 
-_KINDS = {"artifact": "saved", "frame": "changed"}
+_KINDS: Mapping[ChangeKind, str] = {"artifact": "saved", "job": "added", "frame": "changed", "cells": "worked in"}
+_FRAME_KINDS = ("changed", "worked in")
 
 
 class News(msgspec.Struct, frozen=True):
-    """Something is new: of a job its `status`, `progress` or `output`; a file `saved`; a frame `changed`."""
+    """Something is new: of a job its `status`, `progress` or `output`; what was recorded, as `_KINDS` has it."""
 
     project_id: str
     id: str
@@ -49,7 +51,12 @@ class News(msgspec.Struct, frozen=True):
         """The resource that is new or different."""
         if self.kind == "saved":
             return f"artifact://{self.id}"
-        return f"frame://{self.id}" if self.kind == "changed" else f"job://{self.id}/log"
+        return f"frame://{self.id}" if self.kind in _FRAME_KINDS else f"job://{self.id}/log"
+
+    @property
+    def is_of_list(self) -> bool:
+        """Whether the list of resources is different now."""
+        return self.kind in ("saved", "added", "changed")
 
 
 def changed(items: list[News], uris: AbstractSet[str]) -> list[str]:
@@ -145,7 +152,7 @@ class Subscriptions:
         async with news_of(self._host) as news:
             async for items in news:
                 await self._ready()
-                if any(item.kind == "saved" for item in items):
+                if any(item.is_of_list for item in items):
                     self._outgoing.notify("notifications/resources/list_changed", {})
                 for uri in changed(items, self._uris):
                     self._outgoing.notify("notifications/resources/updated", {"uri": uri})

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+from typing import TYPE_CHECKING
 
 from .checks import invalid
 
-_LARGEST_ROWID = 2**63 - 1
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LARGEST_ROWID = 2**63 - 1
 
 
 def encode_cursor(listing: str, rowid: int) -> str:
@@ -22,16 +26,24 @@ def encode_cursor(listing: str, rowid: int) -> str:
 
 def decode_cursor(listing: str, cursor: str | None) -> int:
     """The row id to go on below; without a cursor, above every row. Raises `InvalidParams`."""
+    return decode_place((listing,), cursor)[1]
+
+
+def decode_place(listings: Sequence[str], cursor: str | None) -> tuple[str, int]:
+    """Of listings that follow one another, the one to go on in and the row id below which; without a cursor, the first.
+
+    Raises `InvalidParams`.
+    """
     if cursor is None:
-        return _LARGEST_ROWID
+        return listings[0], LARGEST_ROWID
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         name, _, rowid = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii").partition(":")
     except (UnicodeError, binascii.Error):
         raise _malformed() from None
-    if name != listing or not (rowid.isdecimal() and len(rowid) < 19):
+    if name not in listings or not (rowid.isdecimal() and len(rowid) < 19):
         raise _malformed()
-    return int(rowid)
+    return name, int(rowid)
 
 
 def _malformed() -> Exception:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from .counting import counted
 from .errors import Busy, NotFound
 from .jobs import LIVE
 
@@ -99,7 +100,10 @@ def _refuse_live(records: Records, gone: _Gone) -> None:
     sql = f"SELECT exec_id FROM jobs WHERE exec_id IN {_LISTED} AND status IN ({states})"
     live = _column(records, sql, _json(gone.jobs))
     if live:
-        raise Busy(f"{len(live)} of its jobs have not ended", hint=f"interrupt {live[0]}, or wait for it")
+        raise Busy(
+            f"{counted(len(live), 'of its jobs has', 'of its jobs have')} not ended",
+            hint=f"interrupt {live[0]}, or wait for it",
+        )
 
 
 def _delete_rows(records: Records, gone: _Gone) -> None:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
 
-from .cells import CELLS_BITS, first_cell
+from .cells import CELLS_BITS
 from .checks import check_one_of, check_text, invalid
 from .cursors import decode_cursor, encode_cursor
 from .errors import NotFound
+from .frame_search import Filter, Texts
 from .ids import FRAME_ID, new_id, now_ms
 from .rows import Frame
-from .search import Vocabulary, match_all, words_of
+from .search import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,7 @@ class Frames:
         self._database = database
         self._cells = cells
         self._claim = claim
-        self._words = Vocabulary(database, "cells_fts")
+        self._texts = (Texts(database, "frames_fts", 0), Texts(database, "cells_fts", CELLS_BITS))
 
     def add(
         self,
@@ -140,8 +141,7 @@ class Frames:
         cursor: str | None = None,
     ) -> FrameListing:
         """The frames, newest first. Raises `InvalidParams` for a cursor of something else."""
-        conditions, values = _filter(status, roots_only=roots_only)
-        frames, following = self._page(conditions, values, limit, cursor)
+        frames, following = self._page(_filter(status, roots_only=roots_only), limit, cursor)
         return {"mode": "browse", "frames": frames, "next_cursor": following}
 
     def search(
@@ -159,48 +159,17 @@ class Frames:
         """
         words = words_of(pattern)
         below = decode_cursor("frames", cursor)
-        conditions, values = _filter(status, roots_only=roots_only)
+        among = _filter(status, roots_only=roots_only)
         frames: list[dict[str, Any]] = []
         following = None
         if words:
-            found = self._named(words, conditions, values, below, limit + 1)
-            found |= self._worked(words, conditions, values, below, limit + 1)
-            newest = sorted(found, reverse=True)[: limit + 1]
-            rowids = msgspec.json.encode(newest).decode()
-            frames, following = self._page(["rowid IN (SELECT value FROM json_each(?))"], [rowids], limit, cursor)
+            found: set[int] = set()
+            for texts in self._texts:
+                found |= texts.frames_with(words, among, below, limit + 1)
+            rowids = msgspec.json.encode(sorted(found, reverse=True)[: limit + 1]).decode()
+            newest = Filter(("rowid IN (SELECT value FROM json_each(?))",), (rowids,))
+            frames, following = self._page(newest, limit, cursor)
         return {"mode": "search", "pattern": pattern, "frames": frames, "next_cursor": following}
-
-    def _named(self, words: list[str], conditions: list[str], values: list[Any], below: int, most: int) -> set[int]:
-        """Row ids of the newest frames below that one whose name or summary has all words."""
-        where = " AND ".join(["frames_fts MATCH ?", "frames_fts.rowid < ?", *conditions])
-        sql = (
-            "SELECT frames_fts.rowid FROM frames_fts CROSS JOIN frames ON frames.rowid = frames_fts.rowid"
-            f" WHERE {where} ORDER BY frames_fts.rowid DESC LIMIT ?"
-        )
-        return {rowid for (rowid,) in self._database.rows(sql, [match_all(words), below, *values, most])}
-
-    def _worked(self, words: list[str], conditions: list[str], values: list[Any], below: int, most: int) -> set[int]:
-        """Row ids of the newest frames below that one with a cell that has all words.
-
-        Cells stand in the order of their frames, so the matching ones are read newest frame first, some at a time;
-        what is left of a frame that is found is passed over.
-        """
-        query = self._words.match_all(words)
-        found: set[int] = set()
-        if query is None:
-            return found
-        where = " AND ".join(["cells_fts MATCH ?", "cells_fts.rowid < ?", *conditions])
-        sql = (
-            "SELECT frames.rowid FROM cells_fts CROSS JOIN frames ON frames.rowid = cells_fts.rowid >> ?"
-            f" WHERE {where} ORDER BY cells_fts.rowid DESC LIMIT ?"
-        )
-        some = most * _CELLS_READ
-        while True:
-            rows = self._database.rows(sql, [CELLS_BITS, query, first_cell(below), *values, some])
-            found.update(rowid for (rowid,) in rows)
-            if len(rows) < some or len(found) >= most:
-                return found
-            below = rows[-1][0]
 
     def detail(self, frame_id: str, *, page: int = 0, page_size: int = 50) -> FrameDetail:
         """The frame with the page of its cells, in order of `seq`. Raises `NotFound`."""
@@ -222,31 +191,22 @@ class Frames:
         """The frames made in it, oldest first, at most 200."""
         return self._database.select(Frame, "WHERE parent_id = ? ORDER BY rowid LIMIT ?", [frame_id, _MOST_CHILDREN])
 
-    def _page(
-        self, conditions: list[str], values: list[Any], limit: int, cursor: str | None
-    ) -> tuple[list[dict[str, Any]], str | None]:
-        conditions = ["rowid < ?", *conditions]
-        sql = f"SELECT rowid, {_COLUMNS} FROM frames WHERE {' AND '.join(conditions)} ORDER BY rowid DESC LIMIT ?"
-        found = self._database.rows(sql, [decode_cursor("frames", cursor), *values, limit + 1])
+    def _page(self, among: Filter, limit: int, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
+        sql = f"SELECT rowid, {_COLUMNS} FROM frames {among.where('rowid < ?')} ORDER BY rowid DESC LIMIT ?"
+        found = self._database.rows(sql, [decode_cursor("frames", cursor), *among.values, limit + 1])
         frames = [dict(zip(Frame.__struct_fields__, row[1:], strict=True)) for row in found[:limit]]
         return frames, encode_cursor("frames", found[limit - 1][0]) if len(found) > limit else None
 
 
 _COLUMNS = ", ".join(Frame.__struct_fields__)
-_CELLS_READ = 16
-"""Matching cells read at once for each frame that is wanted."""
 
 
-def _filter(status: str | None, *, roots_only: bool) -> tuple[list[str], list[Any]]:
-    conditions: list[str] = []
-    values: list[Any] = []
-    if roots_only:
-        conditions.append("parent_id IS NULL")
-    if status is not None:
-        check_one_of("$.status", status, STATUSES)
-        conditions.append("status = ?")
-        values.append(status)
-    return conditions, values
+def _filter(status: str | None, *, roots_only: bool) -> Filter:
+    conditions = ("parent_id IS NULL",) if roots_only else ()
+    if status is None:
+        return Filter(conditions)
+    check_one_of("$.status", status, STATUSES)
+    return Filter((*conditions, "status = ?"), (status,))
 
 
 def _checked_id(frame_id: str) -> str:

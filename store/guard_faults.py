@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .counting import counted
 from .errors import Denied, InternalError, InvalidParams, Issue, QueryError, StorageError, TooLarge
 from .guard_files import file_fault
 from .guard_gate import ALLOWED, not_read_only
@@ -75,11 +76,11 @@ def _params(head: Head) -> InvalidParams:
 def _too_large(head: Head) -> TooLarge:
     match head.name:
         case "rows":
-            message = f"the result has more than {head.limit} rows"
+            message = f"the result has more than {counted(head.limit, 'row')}"
         case "bytes":
-            message = f"the result has more than {head.limit} bytes"
+            message = f"the result has more than {counted(head.limit, 'byte')}"
         case "columns":
-            message = f"the result has more than {head.limit} columns"
+            message = f"the result has more than {counted(head.limit, 'column')}"
         case "SQLITE_TOOBIG":
             message = "a value is larger than a value may be, or the statement is too long"
         case _:

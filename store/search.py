@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from .sqlite import Database
 
 _MOST_TERMS = 100
+_FOLDING = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS temp.folding USING fts5(word)",
+    "CREATE VIRTUAL TABLE IF NOT EXISTS temp.folding_terms USING fts5vocab(temp, folding, instance)",
+)
+
+
+class TextQuery(NamedTuple):
+    """An FTS5 query, and whether it gives its first match without having listed all of them."""
+
+    text: str
+    begins_at_once: bool
 
 
 def words_of(text: str) -> list[str]:
@@ -34,22 +45,38 @@ class Vocabulary:
         self._database = database
         self._table = table
 
-    def match_all(self, words: list[str]) -> str | None:
+    def match_all(self, words: list[str]) -> TextQuery | None:
         """As `match_all`, and None if one of the words begins no term there is."""
         vocabulary = f"fts5vocab(main, {self._table}, instance)"
         self._database.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{self._table}_terms USING {vocabulary}")
         parts: list[str] = []
+        at_once = True
         for word in words:
-            # What others become in the index (ü is u there) only the tokeniser knows.
-            terms = self._terms(word.lower()) if word.isascii() else None
+            folded = self._folded(word)
+            terms = None if folded is None else self._terms(folded)
             if terms is None:
+                at_once = False
                 parts.append(match_all([word]))
             elif terms:
                 named = " OR ".join(f'"{term}"' for term in terms)
                 parts.append(f"({named})")
             else:
                 return None
-        return " AND ".join(parts)
+        return TextQuery(" AND ".join(parts), at_once)
+
+    def _folded(self, word: str) -> str | None:
+        """The word as the index has it (ü is u there); None if it is several there, or none."""
+        if word.isascii():
+            return word.lower()
+        # What others become only the tokeniser knows.
+        for sql in _FOLDING:
+            self._database.execute(sql)
+        try:
+            self._database.execute("INSERT INTO temp.folding (word) VALUES (?)", [word])
+            terms = self._database.rows("SELECT term FROM temp.folding_terms")
+        finally:
+            self._database.execute("DELETE FROM temp.folding")
+        return str(terms[0][0]) if len(terms) == 1 else None
 
     def _terms(self, prefix: str) -> list[str] | None:
         """The terms that begin with it; None if they are more than a query should name."""

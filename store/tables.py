@@ -114,7 +114,12 @@ RECORDS = Schema(
         Table(
             rows.Frame,
             key=("frame_id",),
-            indexes=(Index(("parent_id",)), Index(("root_frame_id",)), Index(("status",))),
+            indexes=(
+                Index(("parent_id",)),
+                Index(("parent_id", "status")),
+                Index(("root_frame_id",)),
+                Index(("status",)),
+            ),
             references=(_frame("parent_id"), _frame("root_frame_id")),
             search=("name", "task_summary"),
             session=_OF_SESSION,
@@ -182,6 +187,7 @@ RECORDS = Schema(
         Step("paths_of_versions"),
         Step("cells_in_order_of_frames", (_PLACE_CELLS, "INSERT INTO cells_fts (cells_fts) VALUES ('rebuild')")),
         Step("views", STATEMENTS),
+        Step("roots_by_status"),
     ),
 )
 

@@ -45,6 +45,7 @@ class RestoreArtifactVersionTool(Tool[RestoreArtifactVersionParams, SavedVersion
     destructive = True
     path_parameter = "path"
     path_from_records = True
+    path_named_by = "version_id"
 
     def permission_target(self, arguments: Mapping[str, Any]) -> str:
         return str(arguments["path"])
@@ -90,6 +91,7 @@ class MaterialiseArtifactTool(Tool[MaterialiseArtifactParams, MaterialisedArtifa
     side_effect_class = "workspace_write"
     path_parameter = "path"
     path_from_records = True
+    path_named_by = "filename"
 
     def permission_target(self, arguments: Mapping[str, Any]) -> str:
         return str(arguments["path"])

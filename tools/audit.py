@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 import msgspec
 
+from ..store.counting import counted
 from ..store.errors import HostError
 from .normalise import shown
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from ..store.rows import HostCall
     from .call import Call
+    from .session import Session
     from .store_thread import StoreThread
 
 LAG_S = 0.25
@@ -105,7 +107,7 @@ def preview(arguments: Any) -> str:
 
 def _shown(name: str, value: Any) -> Any:
     if name in _CONTENTS and isinstance(value, str):
-        return f"<{len(value)} characters>"
+        return f"<{counted(len(value), 'character')}>"
     if _SECRET.search(name):
         return "<hidden>"
     if name == "env" and isinstance(value, dict):
@@ -116,8 +118,9 @@ def _shown(name: str, value: Any) -> Any:
 class Audit:
     """Collects rows and writes them in groups; `flush_forever` runs in the host's task group."""
 
-    def __init__(self, store: StoreThread) -> None:
+    def __init__(self, store: StoreThread, session: Session) -> None:
         self._store = store
+        self._session = session
         self._entries: deque[Entry] = deque()  # filled by the loop, emptied by the store's thread
         self._dropped = 0
         self._more = anyio.Event()
@@ -128,7 +131,7 @@ class Audit:
         if len(self._entries) >= MAX_UNWRITTEN:
             self._dropped += 1  # the store cannot be written: said once it can
             return
-        self._entries.append(entry.ended())
+        self._note(entry)
         self._more.set()
         if len(self._entries) >= MANY:
             self._many.set()
@@ -139,8 +142,13 @@ class Audit:
         Raises:
             StorageError: it could not be written.
         """
-        self._entries.append(entry.ended())
+        self._note(entry)
         await self.flush()
+
+    def _note(self, entry: Entry) -> None:
+        if entry.call.identity is None:  # refused before anybody asked whose it is
+            entry.call.identity = self._session.known(entry.call.door)
+        self._entries.append(entry.ended())
 
     async def flush(self) -> None:
         """Write what waits; what cannot be written is kept for the next time."""
@@ -154,6 +162,9 @@ class Audit:
             return
         from ..store.rows import HostCall
 
+        for entry in entries:
+            if entry.call.identity is None:
+                entry.call.identity = self._session.look(entry.call.door)
         try:
             self._store.store.control.audit.add_calls([entry.row(HostCall) for entry in entries])
         except HostError:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
+from ..store.counting import counted
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -100,7 +102,7 @@ def _leading(collection: Any, room: int) -> Any:
 def shortened(value: Any, longest: int) -> Any:
     """The value with every text in it cut to `longest` characters and a note of how many are left out."""
     if isinstance(value, str) and len(value) > longest:
-        return f"{value[:longest]}… ({len(value) - longest} characters more)"
+        return f"{value[:longest]}… ({counted(len(value) - longest, 'character')} more)"
     if isinstance(value, dict):
         return {name: shortened(inner, longest) for name, inner in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):

@@ -1,8 +1,8 @@
-"""News of what is recorded, for whoever subscribes: a file was saved, a frame written or changed."""
+"""News of what is recorded, for whoever subscribes: a file, a job, a frame, the cells of one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import anyio
 import msgspec
@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+ChangeKind: TypeAlias = Literal["artifact", "job", "frame", "cells"]
+
+
 class Change(msgspec.Struct, frozen=True):
-    """Something in a project is new; `id` is a version's or a frame's."""
+    """Something in a project is new: a version, a job, what a frame is called, or (`cells`) what is in a frame."""
 
     project_id: str
-    kind: Literal["artifact", "frame"]
+    kind: ChangeKind
     id: str
 
 

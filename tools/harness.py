@@ -8,7 +8,6 @@ import msgspec
 from msgspec import Meta
 
 from .call import TRUSTED_DOORS
-from .changes import Change
 from .data import FrameState
 from .method import Method
 
@@ -73,7 +72,6 @@ class FrameNew(Method[FrameNewParams, FrameId]):
             project_id=params.project_id or call.caller.project_id,
             status=params.status or "ready",
         )
-        call.host.changes.publish(Change(params.project_id or call.caller.project_id, "frame", frame_id))
         return {"frame_id": frame_id}
 
 
@@ -96,9 +94,7 @@ class FrameUpdate(Method[FrameUpdateParams, dict[str, Any]]):
             for name, value in msgspec.structs.asdict(params).items()
             if name != "frame_id" and value is not None
         }
-        frame = await call.host.session.update_frame(call.caller, params.frame_id, given)
-        call.host.changes.publish(Change(call.caller.project_id, "frame", params.frame_id))
-        return frame
+        return await call.host.session.update_frame(call.caller, params.frame_id, given)
 
 
 class FrameUseParams(msgspec.Struct, frozen=True):

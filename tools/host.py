@@ -76,9 +76,9 @@ class Host:
         self.config = config
         self.workspace = Workspace(workspace)
         self.store = StoreThread(config.data_folder, self.workspace.root)
-        self.session = Session(self.store, config, self.workspace.root)
-        self.audit = Audit(self.store)
         self.changes = Changes()
+        self.session = Session(self.store, config, self.workspace.root, self.changes)
+        self.audit = Audit(self.store, self.session)
         self.ending = anyio.Event()
         """Set when the host is about to end: whatever waits for news ends with what it has."""
         self.keeper = Keeper()
@@ -235,6 +235,9 @@ class Host:
             typed = validate(arguments, method.signature)
             call.extra = arguments.extra
             return await self._run(method, arguments.named, typed, call, entry)
+        except InvalidParams as error:
+            entry.error_kind = error.kind
+            raise _as_given(self._method(name, call), error) from error.__cause__
         except BaseException as error:
             entry.error_kind = error.kind if isinstance(error, HostError) else _kind_of_end(error)
             raise
@@ -314,13 +317,13 @@ class Host:
         try:
             given = normalise(arguments, tool.signature)
             typed = validate(given, tool.signature)
+            if not tool.requires_approval:
+                return Verdict("allow")
+            named = self._canonical(tool, given.named)
+            if tool.path_from_records:
+                named = await self._with_recorded_path(tool, named, typed, caller)
         except InvalidParams as error:
-            raise _inside("$.arguments", error) from None
-        if not tool.requires_approval:
-            return Verdict("allow")
-        named = self._canonical(tool, given.named)
-        if tool.path_from_records:
-            named = await self._with_recorded_path(tool, named, typed, caller)
+            raise _inside("$.arguments", _as_given(tool, error)) from None
         return await self.gate.check(_subject(tool, named, caller))
 
     def _method(self, name: str, call: Call) -> Method[Any, Any]:
@@ -335,7 +338,8 @@ class Host:
         path = getattr(method, "path_parameter", None)
         if path is None or path not in named:
             return named
-        return named | {path: self.workspace.relative(named[path])}
+        changed = getattr(method, "side_effect_class", None) == "workspace_write"
+        return named | {path: self.workspace.relative(named[path], changed=changed)}
 
     async def _with_recorded_path(
         self, tool: Tool[Any, Any], named: dict[str, Any], typed: msgspec.Struct, caller: Caller
@@ -364,16 +368,27 @@ def _subject(tool: Tool[Any, Any], named: dict[str, Any], caller: Caller) -> Sub
     )
 
 
+def _as_given(method: Method[Any, Any], error: InvalidParams) -> InvalidParams:
+    """The same problems, those of a path that the records told by the parameter that led to it."""
+    named_by = getattr(method, "path_named_by", None)
+    if named_by is None:
+        return error
+    issues = [Issue(f"$.{named_by}", each.message) if each.path == "$.path" else each for each in error.issues]
+    return InvalidParams(error.message, issues, hint=error.hint)
+
+
 def _inside(path: str, error: InvalidParams) -> InvalidParams:
     """The same problems, of arguments that stand at `path` in another call's."""
     issues = [Issue(path + issue.path.removeprefix("$"), issue.message) for issue in error.issues]
     return InvalidParams(error.message, issues, hint=error.hint)
 
 
-def nearest_hint(name: str, known: Iterable[str]) -> str:
+def nearest_hint(
+    name: str, known: Iterable[str], otherwise: str = "tools/list or rpc.discover lists what there is"
+) -> str:
     """The hint for a name that is none of the known ones."""
     nearest = difflib.get_close_matches(name[:MAX_SHOWN_NAME], known, n=1)
-    return f"did you mean {nearest[0]}?" if nearest else "tools/list or rpc.discover lists what there is"
+    return f"did you mean {nearest[0]}?" if nearest else otherwise
 
 
 def shortened(name: str) -> str:

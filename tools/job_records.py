@@ -8,22 +8,28 @@ import msgspec
 
 from ..store.errors import Busy
 from ..store.jobs import JobChanges, NewJob
-from .kernel.records import JobOutput, JobRecord
+from ..store.rows import Cell
+from .changes import Change
+from .kernel.records import FINAL, JobOutput, JobRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..store.jobs import RecordedJob
+    from .changes import Changes
     from .store_thread import StoreThread
 
 _NEW = NewJob.__struct_fields__
+_OF_CELL = frozenset(Cell.__struct_fields__)
 
 
 class StoredJobs:
-    """`JobRecords` over the store's thread."""
+    """`JobRecords` over the store's thread, which tell of the jobs and of the frames that they change."""
 
-    def __init__(self, store: StoreThread) -> None:
+    def __init__(self, store: StoreThread, changes: Changes) -> None:
         self._store = store
+        self._changes = changes
+        self._frame_of: dict[str, str] = {}
 
     async def created(self, record: JobRecord) -> None:
         """Write a queued job and its cell."""
@@ -32,6 +38,9 @@ class StoredJobs:
         _job, created = await self._store.run(records.jobs.add, NewJob(**{name: known[name] for name in _NEW}))
         if not created:
             raise Busy("another server launches a job with this key just now", hint="make the same call again")
+        self._frame_of[record.exec_id] = record.frame_id
+        self._changes.publish(Change(record.project_id, "job", record.exec_id))
+        self._changes.publish(Change(record.project_id, "cells", record.frame_id))
 
     async def updated(self, project_id: str, exec_id: str, fields: Mapping[str, Any]) -> None:
         """Change columns of a job and its cell."""
@@ -40,6 +49,11 @@ class StoredJobs:
         if "outputs" in changes:
             changes["outputs"] = msgspec.json.encode(changes["outputs"]).decode()
         await self._store.run(records.jobs.update, exec_id, **cast("JobChanges", changes))
+        frame_id = self._frame_of.get(exec_id)
+        if frame_id is not None and not _OF_CELL.isdisjoint(changes):
+            self._changes.publish(Change(project_id, "cells", frame_id))
+        if changes.get("status") in FINAL:
+            self._frame_of.pop(exec_id, None)
 
     async def find(self, project_id: str, exec_id: str) -> JobRecord | None:
         """One job of the project, whichever server ran it."""

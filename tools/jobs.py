@@ -75,7 +75,7 @@ class Background:
             workspace=self._host.workspace.root,
             run_dir=folder.path,
             log_dir=self._log_folder,
-            records=StoredJobs(self._host.store),
+            records=StoredJobs(self._host.store, self._host.changes),
             tokens=self.tokens,
             door=lambda: self._door,
             keep_output=self._host.artifacts.keep_output,

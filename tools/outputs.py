@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..store.counting import counted
 from ..store.errors import HostError
 from .budget import size
 from .kernel.execution import bounded
@@ -40,7 +41,7 @@ def newest(outputs: Sequence[dict[str, Any]], exec_id: str, *, most_chars: int) 
         shown = output | {"text": bounded(output["text"], _TEXT)}
         most_chars -= size(shown)
         if most_chars < 0:
-            note = f"[{len(outputs) - len(kept)} earlier outputs: list_artifacts with search {exec_id!r}]"
+            note = f"[{counted(len(outputs) - len(kept), 'earlier output')}: list_artifacts with search {exec_id!r}]"
             kept.append({"mime": "text/plain", "artifact_version_id": None, "text": note, "at": "0"})
             break
         kept.append(shown)

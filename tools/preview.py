@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..store.counting import counted
 from ..store.errors import HostError
 from .file_content import open_regular
 from .text_diff import MAX_CHARS, unified_diff
@@ -39,7 +40,7 @@ def diff_of(before: str, after: str, name: str) -> str:
 
 
 def _sizes(name: str, before: int, after: int) -> str:
-    return f"{name}: {before} characters become {after}"
+    return f"{name}: {counted(before, 'character')} become {after}"
 
 
 def text_of(path: Path) -> str:

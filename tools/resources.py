@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 import msgspec
 from msgspec import Meta
 
+from ..store.catalogue import catalogue_page
+from ..store.counting import counted
 from ..store.errors import NotFound, TooLarge
+from .lines import first_line
 from .method import Method
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from ..store.catalogue import Entry
     from .call import Call, Door
 
 TEMPLATES = (
@@ -51,25 +55,46 @@ class ListResourcesParams(msgspec.Struct, frozen=True):
 
 class ListResources(Method[ListResourcesParams, ResourcePage]):
     name = "resources/list"
-    description = "List the project's artifacts, newest first, each as its latest version."
+    description = (
+        "List what can be read of the project: saved files, each as its latest version, then the logs of jobs, then "
+        "frames, the newest of each first."
+    )
     doors = _MCP
 
     async def run(self, params: ListResourcesParams, call: Call) -> ResourcePage:
         records = await call.host.store.project(call.caller.project_id)
-        page = await call.host.store.run(records.artifacts.list, cursor=params.cursor)
-        listed: ResourcePage = {
-            "resources": [
-                {
-                    "uri": f"artifact://{artifact['latest_version_id']}",
-                    "name": artifact["filename"],
-                    "mimeType": artifact["content_type"],
-                }
-                for artifact in page["artifacts"]
-            ]
-        }
-        if page["next_cursor"]:
-            listed["nextCursor"] = page["next_cursor"]
+        page = await call.host.store.run(catalogue_page, records.database, cursor=params.cursor)
+        listed: ResourcePage = {"resources": [_listed(entry) for entry in page.entries]}
+        if page.next_cursor:
+            listed["nextCursor"] = page.next_cursor
         return listed
+
+
+def _listed(entry: Entry) -> dict[str, Any]:
+    """The entry as a person sees it who picks one."""
+    name, text = first_line(entry.name or ""), first_line(entry.text or "")
+    if entry.kind == "artifact":
+        return {
+            "uri": f"artifact://{entry.id}",
+            "name": name,
+            "description": f"Saved file, version {entry.ordinal}",
+            "mimeType": entry.content_type,
+            "size": entry.size_bytes,
+        }
+    if entry.kind == "job":
+        return {
+            "uri": f"job://{entry.id}/log",
+            "name": f"Log of job: {name or text or entry.id}",
+            "description": f"What {entry.id} has printed" + (f"; its code begins: {text}" if name and text else ""),
+            "mimeType": "text/plain",
+        }
+    kind = first_line(entry.frame_kind).capitalize()
+    return {
+        "uri": f"frame://{entry.id}",
+        "name": f"{kind}: {name or text or entry.id}",
+        "description": f"{kind} {entry.id}: {text}" if text else f"{kind} {entry.id} with its cells",
+        "mimeType": "application/json",
+    }
 
 
 class ResourceContents(TypedDict):
@@ -97,7 +122,7 @@ async def _artifact(call: Call, version_id: str) -> Contents:
     limit = call.host.config.limits.read_bytes
     if version.size_bytes > limit:
         raise TooLarge(
-            f"the version has {version.size_bytes} bytes, more than {limit}",
+            f"the version has {counted(version.size_bytes, 'byte')}, more than {limit}",
             hint="open it in a job with host.artifact_path(version_id)",
         )
     data = await call.host.in_file_thread(records.objects.read, version.checksum, version.size_bytes)

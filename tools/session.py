@@ -6,18 +6,21 @@ before the first call that records something: hosts start servers just to look.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..store.errors import NotFound
+from ..store.errors import HostError, NotFound
 from ..store.ids import check_project_id, new_id
 from .call import Caller
+from .changes import Change
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from .call import Door
+    from .changes import Changes
     from .config import Config
     from .store_thread import StoreThread
 
@@ -33,8 +36,9 @@ class Current(msgspec.Struct, frozen=True):
 class Session:
     """The current frame of one server, found or begun on first use."""
 
-    def __init__(self, store: StoreThread, config: Config, workspace: Path) -> None:
+    def __init__(self, store: StoreThread, config: Config, workspace: Path, changes: Changes) -> None:
         self._store = store
+        self._changes = changes
         self._config = config
         self._workspace = str(workspace)
         self._current: Current | None = None
@@ -47,6 +51,19 @@ class Session:
         if current is None:
             current = await self._store.run(self.open_now)
         return Caller(door, current.project_id, current.root_frame_id, current.frame_id)
+
+    def known(self, door: Door) -> Caller | None:
+        """As `caller`, as far as that is known without looking."""
+        current = self._current
+        if current is None:
+            return None
+        return Caller(door, current.project_id, current.root_frame_id, current.frame_id)
+
+    def look(self, door: Door) -> Caller | None:
+        """As `caller`, blocking; nobody's where no session can be found or begun."""
+        with suppress(HostError):
+            self.open_now()
+        return self.known(door)
 
     def open_now(self) -> Current:
         """The current frame, found or begun; blocking."""
@@ -96,7 +113,7 @@ class Session:
         same_project = project_id == caller.project_id
         if same_project:
             await self.ensure_written(caller)
-        return await self._store.run(
+        frame_id = await self._store.run(
             self._store.store.new_frame,
             kind=kind,
             project_id=project_id,
@@ -105,24 +122,34 @@ class Session:
             parent_id=caller.frame_id if same_project else None,
             workspace=self._workspace,
         )
+        self._changes.publish(Change(project_id, "frame", frame_id))
+        if same_project:  # it is one of that one's children
+            self._changes.publish(Change(project_id, "cells", caller.frame_id))
+        return frame_id
 
     async def update_frame(self, caller: Caller, frame_id: str, given: dict[str, Any]) -> dict[str, Any]:
         """Change a frame of the caller's project and return it."""
         if frame_id == caller.frame_id:
             await self.ensure_written(caller)
         records = await self._store.project(caller.project_id)
-        return msgspec.structs.asdict(await self._store.run(records.frames.update, frame_id, **given))
+        frame = await self._store.run(records.frames.update, frame_id, **given)
+        self._changes.publish(Change(caller.project_id, "frame", frame_id))
+        if frame.parent_id is not None:
+            self._changes.publish(Change(caller.project_id, "cells", frame.parent_id))
+        return msgspec.structs.asdict(frame)
 
     async def ensure_written(self, caller: Caller) -> None:
         """Write the caller's root frame and session if no call has yet, or `cellhost forget` removed them."""
-        await self._store.run(self._write_root, caller)
+        if await self._store.run(self._write_root, caller):
+            self._changes.publish(Change(caller.project_id, "frame", caller.root_frame_id))
 
-    def _write_root(self, caller: Caller) -> None:
+    def _write_root(self, caller: Caller) -> bool:
+        """Whether there was none."""
         store = self._store.store
         root = caller.root_frame_id
         there = store.find_frame_project(root) is not None
         if there and root in self._written:
-            return
+            return False
         if not there:
             store.new_frame(
                 kind="session",
@@ -133,3 +160,4 @@ class Session:
             )
         store.control.sessions.start_session(root, caller.project_id, self._workspace)
         self._written.add(root)
+        return not there

@@ -56,6 +56,8 @@ class Tool(Method[P, R]):
     """The parameter that names a workspace path: confined and vetoed before any rule is asked."""
     path_from_records: ClassVar[bool] = False
     """The path is no parameter but what `recorded_path` finds; until then the call stands in line for every file."""
+    path_named_by: ClassVar[str | None] = None
+    """The parameter that an error about such a path names: the caller gave no `path_parameter`."""
     target_is_code: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

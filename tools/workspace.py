@@ -55,12 +55,13 @@ class Workspace:
             ) from None
         return self.root
 
-    def resolve(self, path: str) -> Path:
+    def resolve(self, path: str, *, changed: bool = False) -> Path:
         """The real file that `path` names, symlinks followed; it need not exist.
 
         Raises:
             InvalidParams: empty, or with a NUL character.
-            Denied: outside the workspace, or a secret file, by the name given or by what it resolves to.
+            Denied: outside the workspace, a secret file, or, of a file to be `changed`, a copy of the host's own; by
+                the name given or by what it resolves to.
         """
         if not path or "\0" in path:
             raise InvalidParams("invalid path", [Issue("$.path", "must be a non-empty path without NUL")])
@@ -73,15 +74,21 @@ class Workspace:
         if not target.is_relative_to(self.root):
             raise Denied(
                 "the path is outside the workspace",
-                hint="use a path below the workspace folder; copy the file there first",
+                hint="use a path below the workspace folder" + ("" if changed else "; copy the file there first"),
             )
-        if any(is_secret(part) for part in (*Path(path).parts, *target.relative_to(self.root).parts)):
+        parts = (*Path(path).parts, *target.relative_to(self.root).parts)
+        if any(is_secret(part) for part in parts):
             raise Denied(
                 "files that hold secrets are never read or written by tools",
                 hint="keep secrets out of what an agent handles; code in a job can read the file itself",
             )
+        if changed and COPIES_FOLDER in parts:
+            raise Denied(
+                f"{COPIES_FOLDER} is for the copies of saved versions that jobs open: tools write nothing there",
+                hint="write to another folder of the workspace",
+            )
         return target
 
-    def relative(self, path: str) -> str:
+    def relative(self, path: str, *, changed: bool = False) -> str:
         """The canonical name of `path`: relative to the workspace, symlinks followed, `/` between parts."""
-        return self.resolve(path).relative_to(self.root).as_posix()
+        return self.resolve(path, changed=changed).relative_to(self.root).as_posix()

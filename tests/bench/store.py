@@ -1,5 +1,8 @@
 """What the store costs: medians of repeated calls, in microseconds, beside raw sqlite3 on the same disk.
 
+What writes is measured by the clock; what only reads, by the processor time it takes, so that others at work beside it
+do not count.
+
 python tests/bench/store.py [--rows 20000] [--large]
 """
 
@@ -17,20 +20,25 @@ from pathlib import Path
 import msgspec
 
 from cellhost.store.artifacts import NewVersion
+from cellhost.store.catalogue import catalogue_page
 from cellhost.store.jobs import NewJob
 from cellhost.store.records import Records
 from cellhost.store.rows import Edge, HostCall
 from cellhost.store.store import Store
 
 
-def measure(call: Callable[[], object], times: int) -> float:
+def measure(call: Callable[[], object], times: int, clock: Callable[[], float] = time.perf_counter) -> float:
     """Median of `times` calls, µs."""
     taken: list[float] = []
     for _ in range(times):
-        begun = time.perf_counter()
+        begun = clock()
         call()
-        taken.append((time.perf_counter() - begun) * 1e6)
+        taken.append((clock() - begun) * 1e6)
     return statistics.median(taken)
+
+
+def reading(name: str, call: Callable[[], object], times: int) -> None:
+    report(name, measure(call, times, time.process_time))
 
 
 def report(name: str, microseconds: float) -> None:
@@ -89,22 +97,60 @@ def saving(store: Store, records: Records) -> None:
 
 def many(store: Store, records: Records, rows: int) -> None:
     """Frames with ten cells each: what browse, search and detail cost over them."""
-    frames = [store.new_frame(kind="session", project_id="bench", name="seed")]
+    frames = fill(store, records, rows)
+    print(f"{len(frames):,} frames, {rows:,} cells")
+    search = records.frames.search
+    reading("browse, 50", records.frames.browse, 50)
+    reading("browse, a status no root has", lambda: records.frames.browse(status="failed"), 50)
+    reading("detail", lambda: records.frames.detail(frames[5]), 50)
+    reading("search, 1 cell in 1000", lambda: search("rare"), 20)
+    reading("search, nearly every cell", lambda: search("common"), 20)
+    reading("search, two words of every cell", lambda: search("step com"), 20)
+    reading("search, nothing", lambda: search("nowhere"), 20)
+    reading("search, every cell, 1 frame in 1000", lambda: search("step com", status="failed"), 20)
+    reading("search, every cell, 3 frames", lambda: search("step com", status="ready"), 20)
+    reading("search, every cell, no frame", lambda: search("step com", status="interrupted"), 20)
+    reading("resources, 50", lambda: catalogue_page(records.database), 50)
+    flat(records, frames)
+
+
+def fill(store: Store, records: Records, rows: int) -> list[str]:
+    """Ids of the frames: a root with four turns, and so on; one in 1000 is failed, three are ready."""
+    count, root, frames = rows // 10, None, list[str]()
     with records.database.transaction(), store.control.database.transaction():
-        frames += [records.frames.add(kind="session", name=f"run {number}").frame_id for number in range(rows // 10)]
+        for number in range(count):
+            status = "failed" if number % 1000 == 7 else "ready" if number % (count // 3) == 2 else "done"
+            parent, kind = (root, "turn") if number % 5 else (None, "session")
+            frame = records.frames.add(kind=kind, name=f"run {number}", status=status, parent_id=parent)
+            root = frame.root_frame_id
+            frames.append(frame.frame_id)
         for number in range(rows):
             word = "rare" if number % 1000 == 0 else "common"
-            records.cells.add(frame_id=frames[number % len(frames)], code=f"step({number})  # {word}")
-    print(f"{len(frames):,} frames, {rows:,} cells")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    report("browse, 50", measure(records.frames.browse, 50))
-    report("detail", measure(lambda: records.frames.detail(frames[5]), 50))
-    report("search, 1 cell in 1000", measure(lambda: records.frames.search("rare"), 20))
-    report("search, nearly every cell", measure(lambda: records.frames.search("common"), 20))
-    report("search, two words of every cell", measure(lambda: records.frames.search("step com"), 20))
-    report("search, nothing", measure(lambda: records.frames.search("nowhere"), 20))
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    print(f"{'memory grown by these':<44}{grown:>12,} KiB")
+            records.cells.add(frame_id=frames[number % count], code=f"step({number})  # {word}")
+    return frames
+
+
+def flat(records: Records, frames: list[str]) -> None:
+    """Whether many pages take more memory than some: what 100 of each kind add, and then 1,000."""
+    browse, search, detail = records.frames.browse, records.frames.search, records.frames.detail
+
+    def pages(count: int) -> int:
+        begun = resident()
+        browsed = found = None
+        for number in range(count):
+            browsed = browse(roots_only=False, cursor=browsed)["next_cursor"]
+            found = search("common", cursor=found)["next_cursor"]
+            search("step com", status="failed")
+            detail(frames[number * 7 % len(frames)])
+        return resident() - begun
+
+    print(f"{'memory grown by 100 pages of each':<44}{pages(100):>12,} KiB")
+    print(f"{'memory grown by 1,000 pages more':<44}{pages(1000):>12,} KiB")
+
+
+def resident() -> int:
+    """KiB of this process that are in memory now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1024
 
 
 def graph(store: Store, records: Records, nodes: int) -> None:
@@ -124,8 +170,8 @@ def graph(store: Store, records: Records, nodes: int) -> None:
     last = versions[-1]
     found = walk(last, max_depth=10_000, max_nodes=nodes)
     print(f"{len(found['nodes']):,} versions, {len(found['edges']):,} edges")
-    report("lineage graph, whole", measure(lambda: walk(last, max_depth=10_000, max_nodes=nodes), 5))
-    report("lineage graph, 500 nodes", measure(lambda: walk(last, max_depth=1000), 20))
+    reading("lineage graph, whole", lambda: walk(last, max_depth=10_000, max_nodes=nodes), 5)
+    reading("lineage graph, 500 nodes", lambda: walk(last, max_depth=1000), 20)
 
 
 def opening(folder: Path) -> None:

@@ -232,6 +232,64 @@ async def test_a_copy_stays_in_the_workspace_and_is_no_secret(
     assert names_in(allowed.host.workspace.root) == ["out"]
 
 
+@pytest.mark.parametrize("filename", ["", "out/", "a\0b", "out/a.txt/b", "x" * 300, "loop/b"])
+async def test_a_bad_name_for_a_copy_is_told_by_its_parameter(
+    allowed: Dispatcher, refused: Refused, filename: str
+) -> None:
+    saved = await save(allowed, "x")
+    (allowed.host.workspace.root / "loop").symlink_to("loop")
+    given = {"version_id": saved["version_id"], "filename": filename}
+    error = await refused(allowed, "materialise_artifact", given)
+    assert only_issue(error)[0] == "$.filename"
+    assert names_in(allowed.host.workspace.root) == ["loop", "out"]
+
+
+async def test_a_bad_name_that_is_checked_first_is_told_by_its_place_in_the_arguments(
+    allowed: Dispatcher, refused: Refused
+) -> None:
+    saved = await save(allowed, "x")
+    given = {"version_id": saved["version_id"], "filename": "out/"}
+    error = await refused(allowed, "permission_check", ["materialise_artifact", given])
+    assert only_issue(error) == ("$.arguments.filename", "names a folder")
+
+
+@pytest.mark.parametrize(
+    "path", [".cellhost/v-1/a.txt", "./.cellhost/new", ".cellhost", "sub/.cellhost/a.txt", "to/v-1/a"]
+)
+async def test_tools_write_nothing_among_the_copies_of_saved_versions(
+    allowed: Dispatcher, refused: Refused, path: str
+) -> None:
+    saved = await save(allowed, "x")
+    root = allowed.host.workspace.root
+    copy = root / ".cellhost" / "v-1" / "a.txt"
+    copy.parent.mkdir(parents=True)
+    copy.write_text("copy")
+    (root / "to").symlink_to(".cellhost")
+    for method, params in (
+        ("write_file", [path, "mine"]),
+        ("edit_file", [path, "copy", "mine"]),
+        ("materialise_artifact", [saved["version_id"], path]),
+    ):
+        error = await refused(allowed, method, params)
+        assert isinstance(error, Denied)
+        assert ".cellhost is for the copies of saved versions" in str(error)
+    assert (names_in(root), names_in(copy.parent)) == ([".cellhost", "out", "to"], ["a.txt"])
+    assert (await allowed("read_file", [".cellhost/v-1/a.txt"]))["content"] == "copy"
+    resaved = await allowed("save_artifact", [".cellhost/v-1/a.txt"])
+    error = await refused(allowed, "restore_artifact_version", [resaved["artifact_id"], resaved["version_id"]])
+    assert isinstance(error, Denied)
+
+
+async def test_a_version_that_goes_back_to_no_file_is_told_by_its_parameter(
+    allowed: Dispatcher, refused: Refused
+) -> None:
+    saved = await save(allowed, "x")
+    (allowed.host.workspace.root / "out" / "a.txt").unlink()
+    (allowed.host.workspace.root / "out" / "a.txt").mkdir()
+    error = await refused(allowed, "restore_artifact_version", [saved["artifact_id"], saved["version_id"]])
+    assert only_issue(error) == ("$.version_id", "names something that is not a regular file")
+
+
 async def test_a_restore_keeps_its_place_among_calls_on_the_file(allowed: Dispatcher) -> None:
     first = await save(allowed, "one")
     read: list[str] = []

@@ -98,7 +98,7 @@ def test_a_frame_with_a_live_job_anywhere_below_is_refused_whole(
     turn = frame(store, root)
     saved = save(records, root, "a.txt", b"x")
     job, _ = records.jobs.add(NewJob(frame_id=turn, code="1", server_id="s-000000000000"))
-    with pytest.raises(Busy, match="1 of its jobs have not ended") as caught:
+    with pytest.raises(Busy, match="1 of its jobs has not ended") as caught:
         forget(store, root)
     assert job.exec_id in (caught.value.hint or "")
     assert records.artifacts.version(saved.version_id) == saved

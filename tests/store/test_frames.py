@@ -180,13 +180,82 @@ def test_a_frame_with_thousands_of_matching_cells_hides_no_other(records: Record
     assert last.frame_id == records.frames.search("plot", limit=1)["frames"][0]["frame_id"]
 
 
+@pytest.mark.parametrize("pattern", ["plot", "pl om", "rare", "run", "plot 7", "run 1", "zug", "zügig", "v", "absent"])
+def test_a_filtered_search_finds_what_passes_the_filter_of_what_an_unfiltered_one_finds(
+    records: Records, pattern: str
+) -> None:
+    parent: str | None = None
+    with records.database.transaction():
+        for number in range(300):
+            status = ("done", "failed", "processing")[0 if number % 50 else number // 50 % 3]
+            frame = records.frames.add(kind="turn", name=f"run {number}", status=status, parent_id=parent)
+            parent = frame.frame_id if number % 3 else None
+            for cell in range(number % 4):
+                records.cells.add(frame_id=frame.frame_id, code=f"plot({number}, v{cell * number}) # common zügig")
+        last = records.frames.add(kind="session", name="last")
+        records.cells.add(frame_id=last.frame_id, code="rare")
+    every = records.frames.search(pattern, limit=1000)["frames"]
+    for only in (None, "done", "failed", "processing", "ready"):
+        for roots_only in (False, True):
+            wanted = [
+                each["name"]
+                for each in every
+                if only in (None, each["status"]) and not (roots_only and each["parent_id"])
+            ]
+            seen: list[str] = []
+            page = records.frames.search(pattern, status=only, roots_only=roots_only, limit=7)
+            seen += names(page)
+            while page["next_cursor"]:
+                cursor = page["next_cursor"]
+                page = records.frames.search(pattern, status=only, roots_only=roots_only, limit=7, cursor=cursor)
+                seen += names(page)
+            assert seen == wanted, (only, roots_only)
+
+
+def test_a_common_word_and_a_filter_that_hardly_a_frame_passes_cost_little(records: Records) -> None:
+    with records.database.transaction():
+        for number in range(500):
+            status = "failed" if number in (3, 250) else "done"
+            frame = records.frames.add(kind="session", name=f"run {number}", status=status)
+            for _ in range(20):
+                records.cells.add(frame_id=frame.frame_id, code="plot()")
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    records.database.open().set_progress_handler(count, 100)
+    for pattern, found in (("plot", ["run 250", "run 3"]), ("run", ["run 250", "run 3"])):
+        steps = 0
+        assert names(records.frames.search(pattern, status="failed", limit=5)) == found
+        assert steps * 100 < 10_000, "to look at every text takes more"
+
+
+def test_browsing_roots_of_a_status_passes_over_no_other_frames(records: Records) -> None:
+    root = records.frames.add(kind="session", name="root", status="done")
+    with records.database.transaction():
+        for _ in range(2000):
+            records.frames.add(kind="turn", parent_id=root.frame_id, status="done")
+            records.frames.add(kind="session", status="processing")
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    records.database.open().set_progress_handler(count, 100)
+    assert names(records.frames.browse(status="done")) == ["root"]
+    assert steps * 100 < 1000, "to look at every frame of the status or every root takes 10,000"
+
+
 def test_the_beginning_of_a_word_finds_all_words_however_many_begin_so(records: Records) -> None:
     frame = records.frames.add(kind="session", name="many")
     with records.database.transaction():
         for number in range(250):
             records.cells.add(frame_id=frame.frame_id, code=f"value{number:03}")
     other = records.frames.add(kind="session", name="one")
-    records.cells.add(frame_id=other.frame_id, code="ünder value999 Value")
+    records.cells.add(frame_id=other.frame_id, code="ünder value999 Value Данные")
     for pattern, found in (
         ("val", ["one", "many"]),
         ("VALUE1", ["many"]),
@@ -197,6 +266,9 @@ def test_the_beginning_of_a_word_finds_all_words_however_many_begin_so(records: 
         ("under val", ["one"]),
         ("ünd value", ["one"]),
         ("val absent", []),
+        ("ДАНН", ["one"]),
+        ("данные ünd", ["one"]),
+        ("дата", []),
     ):
         assert names(records.frames.search(pattern)) == found, pattern
 

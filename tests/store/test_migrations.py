@@ -30,6 +30,8 @@ def take_back(path: Path, steps: set[str]) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for view in VIEWS if "views" in steps else ():
             connection.execute(f"DROP VIEW {view}")
+        if "roots_by_status" in steps:
+            connection.execute("DROP INDEX idx_frames_parent_id_status")
         for table, column in (pair for step in sorted(steps & COLUMNS.keys()) for pair in COLUMNS[step]):
             connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         if "cells_in_order_of_frames" in steps:
@@ -40,7 +42,7 @@ def take_back(path: Path, steps: set[str]) -> None:
 
 
 def contents(path: Path) -> dict[str, list[str]]:
-    """Columns of every table and view there is, and the places of the cells."""
+    """Columns of every table and view there is, the indexes, and the places of the cells."""
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         names = [
@@ -50,6 +52,8 @@ def contents(path: Path) -> dict[str, list[str]]:
             name: sorted(column[0] for column in connection.execute(f"SELECT * FROM {name}").description)
             for name in names
         }
+        indexes = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")
+        columns["indexes"] = sorted(name for (name,) in indexes)
         return columns | {"places": [str(place) for (place,) in connection.execute("SELECT rowid FROM cells")]}
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from cellhost import Config, build_dispatcher
+from cellhost.store.errors import HostError
+from cellhost.store.store import Store
 
 from .conftest import COMMAND, WITHIN_S
 
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
+
+    from cellhost.store.rows import HostCall
 
 
 def cellhost(verb: str, data: Path | None = None, *arguments: str) -> tuple[int, str, str]:
@@ -40,9 +45,9 @@ async def test_garbage_is_listed_removed_and_then_gone_while_a_server_works(tmp_
     orphan.parent.mkdir()
     orphan.write_bytes(b"orphan")
     listed = await anyio.to_thread.run_sync(cellhost, "gc", data, "--dry-run")
-    assert listed == (0, f"object     {'ab' * 32}  6\nwould remove 1 objects of no version, 6 bytes\n", "")
+    assert listed == (0, f"object     {'ab' * 32}  6\nwould remove 1 object of no version, 6 bytes\n", "")
     assert objects(data) == [b"kept", b"orphan"]
-    assert await anyio.to_thread.run_sync(cellhost, "gc", data) == (0, "removed 1 objects of no version, 6 bytes\n", "")
+    assert await anyio.to_thread.run_sync(cellhost, "gc", data) == (0, "removed 1 object of no version, 6 bytes\n", "")
     assert await anyio.to_thread.run_sync(cellhost, "gc", data) == (0, "nothing to remove\n", "")
     assert objects(data) == [b"kept"]
     assert (await made("read_artifact", [saved["version_id"]]))["content"] == "kept"
@@ -71,7 +76,7 @@ with beside(pathlib.Path({str(work)!r}) / "deep" / "b.txt") as (file, temporary)
             path.write_bytes(b"half")
         os.utime(left, (1, 1))
         listed = await anyio.to_thread.run_sync(cellhost, "gc", data, "--dry-run")
-        told = "half file  .cellhost-left.tmp  4\nwould remove 1 files left half written in workspaces, 4 bytes\n"
+        told = "half file  .cellhost-left.tmp  4\nwould remove 1 file left half written in its workspace, 4 bytes\n"
         assert listed == (0, told, "")
         assert left.exists()
         assert (await anyio.to_thread.run_sync(cellhost, "gc", data))[0] == 0
@@ -94,16 +99,39 @@ async def test_a_session_is_forgotten_unless_a_job_of_it_runs(tmp_path: Path) ->
             code, out, told = await anyio.to_thread.run_sync(cellhost, "forget", data, frame_id)
             assert (code, out) == (1, "")
             assert told == (
-                f"cellhost forget: 1 of its jobs have not ended (interrupt {launched['exec_id']}, or wait for it)\n"
+                f"cellhost forget: 1 of its jobs has not ended (interrupt {launched['exec_id']}, or wait for it)\n"
             )
             await made("exec_interrupt", [launched["exec_id"]])
             await made("exec_wait", [launched["exec_id"]])
             code, out, told = await anyio.to_thread.run_sync(cellhost, "forget", data, frame_id)
             assert (code, told) == (0, "")
-            assert out.startswith("forgot 1 frames, 1 cells, 1 jobs and 1 versions, ")
+            assert out.startswith("forgot 1 frame, 1 cell, 1 job and 1 version, ")
             assert await rows(made) == [[0, 0, 0]]
             assert objects(data) == []
     assert list((data / "projects" / "default" / "jobs").iterdir()) == []
+
+
+async def test_what_a_forgotten_session_was_refused_is_forgotten_too(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with build_dispatcher(Config(data_dir=data), workspace=tmp_path / "work") as made:
+        for method, params in (
+            ("save_artifact", {"path": "private.txt", "priority": 101}),  # before anybody knows whose call it is
+            ("write_file", ["a.txt", "x"]),
+            ("save_artifact", ["a.txt"]),
+            ("read_file", {"path": "private.txt", "limit": 0}),
+            ("read_file", ["private.txt"]),
+        ):
+            with suppress(HostError):
+                await made(method, params)
+        frame_id = made.frame_id
+    assert [call.root_frame_id for call in calls(data)] == [frame_id] * 5
+    assert cellhost("forget", data, frame_id)[0] == 0
+    assert [call.args_preview for call in calls(data)] == [""] * 5
+
+
+def calls(data: Path) -> list[HostCall]:
+    with Store(data) as store:
+        return store.control.audit.list(limit=10)
 
 
 async def test_the_copies_that_jobs_opened_are_forgotten_in_every_workspace(tmp_path: Path) -> None:
@@ -123,7 +151,7 @@ async def test_the_copies_that_jobs_opened_are_forgotten_in_every_workspace(tmp_
         copies = tmp_path / "two" / ".cellhost"
         assert sorted(path.name for path in copies.iterdir()) == sorted([saved["version_id"], kept["version_id"]])
         code, out, _ = await anyio.to_thread.run_sync(cellhost, "forget", data, frame_id)
-        assert (code, out) == (0, "forgot 1 frames, 0 cells, 0 jobs and 1 versions, 14 bytes of files\n")
+        assert (code, out) == (0, "forgot 1 frame, 0 cells, 0 jobs and 1 version, 14 bytes of files\n")
         assert [path.name for path in copies.iterdir()] == [kept["version_id"]]
 
 
@@ -180,7 +208,7 @@ def test_the_data_folder_may_be_named_by_a_setting(tmp_path: Path, monkeypatch: 
     assert cellhost("gc") == (0, "nothing to remove\n", "")
     code, out, told = cellhost("forget", None, frame_id)
     assert (code, told) == (0, "")
-    assert out.startswith("forgot 1 frames, ")
+    assert out.startswith("forgot 1 frame, ")
 
 
 def test_a_data_folder_that_is_none_is_told(tmp_path: Path) -> None:

@@ -303,7 +303,7 @@ def test_a_job_that_is_not_there_is_said_to_be_so(
 ) -> None:
     done = cellhost(*worked.place(verb[0], exec_id, *verb[1:]))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"cellhost {verb[0]}: no such job (exec_list lists this project's jobs)\n"
+    assert done.stderr == f"cellhost {verb[0]}: no such job (`cellhost jobs` lists them)\n"
 
 
 @pytest.mark.slow

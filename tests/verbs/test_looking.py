@@ -47,6 +47,8 @@ def test_the_reference_has_every_method_parameter_and_error(cellhost: Run) -> No
             assert row.replace("\\|", "").count("|") == 4
     assert "| `not_found` | -31404 |" in text
     assert "*runtime_mutation, needs approval*" in text
+    assert "at least 1 character," in text
+    assert "at least 1 characters" not in text
 
 
 def test_the_audit_shows_each_call_newest_first(cellhost: Run, worked: Worked) -> None:

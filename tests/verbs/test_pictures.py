@@ -134,11 +134,26 @@ def test_the_page_holds_everything_and_names_end_no_element(cellhost: Run, chart
     assert {each["filename"] for each in told["versions"].values()} == {named(number) for number in (0, 1, 2, 3, 5, 6)}
 
 
+def test_a_file_is_found_by_its_name_as_its_latest_version(cellhost: Run, chart: Chart) -> None:
+    with Store(chart.data) as store:
+        records = store.project("default")
+        frame = records.frames.browse()["frames"][0]["frame_id"]
+        for name in ("plot.png", "v-1.csv"):
+            for content in (b"earlier", b"later"):
+                with records.objects.stage(io.BytesIO(content)) as staged:
+                    new = NewVersion(frame_id=frame, filename=name, content_type="text/plain")
+                    latest = records.artifacts.save(staged, new)
+            for named_so in (name, f"out/{name}", f"/somewhere/{name}"):
+                done = cellhost("lineage", named_so, "--data-dir", str(chart.data))
+                assert (done.returncode, done.stdout) == (0, f"{name}  {latest.version_id}\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
         (("v-000000000000",), 1, "no such version"),
-        (("nonsense",), 1, "no such version"),
+        (("nonsense",), 1, "no such version, and no saved file of that name (saved last: "),
+        (("",), 1, "no such version, and no saved file of that name"),
         (("v-000000000000", "--format", "png"), 2, "--format"),
         (("v-000000000000", "--max-nodes", "0"), 2, "from 1 to 10000"),
         (("v-000000000000", "--max-depth", "101"), 2, "from 0 to 100"),

@@ -118,6 +118,44 @@ async def test_an_unknown_revision_is_answered_with_the_newest(spawn: Spawn) -> 
         assert (await shake_hands(peer, "1999-01-01"))["protocolVersion"] == REVISIONS[-1]
 
 
+async def test_everything_there_is_to_read_is_listed_once_by_names_that_explain_themselves(spawn: Spawn) -> None:
+    async with spawn("--allow", "exec_background") as peer:
+        await shake_hands(peer, REVISIONS[-1])
+        for number in range(51):
+            await peer.result("write_file", [f"{number}.txt", str(number)])
+            await peer.result("save_artifact", [f"{number}.txt"])
+        code = "\n\n# count birds\nprint(1)"
+        bare = await peer.result("exec_background", {"code": code})
+        labelled = await peer.result("exec_background", {"code": code, "label": "bird count"})
+        turn = await peer.result("frame_new", {"kind": "turn", "name": "birds"})
+        session = (await peer.result("frames", {}))["frames"][0]["frame_id"]
+        first = await peer.result("resources/list")
+        assert len(first["resources"]) == 50
+        await peer.result("write_file", ["late.txt", "late"])
+        await peer.result("save_artifact", ["late.txt"])
+        second = await peer.result("resources/list", {"cursor": first["nextCursor"]})
+        conforms(REVISIONS[-1], "ListResourcesResult", second)
+        assert "nextCursor" not in second
+        files = [each["name"] for each in first["resources"] + second["resources"][:1]]
+        assert files == [f"{number}.txt" for number in reversed(range(51))]
+        assert {name: first["resources"][0][name] for name in ("description", "mimeType", "size")} == {
+            "description": "Saved file, version 1",
+            "mimeType": "text/plain",
+            "size": 2,
+        }
+        assert [(each["uri"], each["name"]) for each in second["resources"][1:]] == [
+            (f"job://{labelled['exec_id']}/log", "Log of job: bird count"),
+            (f"job://{bare['exec_id']}/log", "Log of job: # count birds"),
+            (f"frame://{turn['frame_id']}", "Turn: birds"),
+            (f"frame://{session}", f"Session: {session}"),
+        ]
+        for each in second["resources"]:
+            conforms(REVISIONS[-1], "ReadResourceResult", await peer.result("resources/read", {"uri": each["uri"]}))
+        for cursor in ("x", "", (await peer.result("list_artifacts", {"limit": 1}))["next_cursor"]):
+            error = await peer.error("resources/list", {"cursor": cursor})
+            assert (error["code"], error["data"]["issues"][0]["path"]) == (-32602, "$.cursor")
+
+
 async def test_tools_say_all_about_themselves(spawn: Spawn) -> None:
     async with spawn() as peer:
         tools = {tool["name"]: tool for tool in (await peer.result("tools/list"))["tools"]}
@@ -251,4 +289,6 @@ async def test_the_official_client_lists_and_calls_tools(tmp_path: Path, mode: A
             assert queried.structured_content["rows"] == [["done"]]
             refused = await client.call_tool("query", {"sql": "DELETE FROM jobs"})
             assert refused.is_error
-            assert (await client.list_resources()).resources == []
+            job, session = (await client.list_resources()).resources
+            assert (job.uri, job.name) == (f"job://{exec_id}/log", "Log of job: print('hello from a job')")
+            assert session.name.startswith("Session: f-")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from jsonschema.validators import validator_for
@@ -9,6 +10,8 @@ from jsonschema.validators import validator_for
 from cellhost.tools.registry import REGISTRY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .conftest import Peer, Spawn
 
 
@@ -59,8 +62,44 @@ async def test_an_mcp_peer_hears_of_resources_it_subscribed_to(spawn: Spawn) -> 
         await peer.request("save_artifact", ["a.txt"])
         while (await peer.receive()).get("method") != "notifications/resources/list_changed":
             pass
-        (listed,) = (await peer.result("resources/list"))["resources"]
-        assert listed["name"] == "a.txt"
+        artifact, job, session = (await peer.result("resources/list"))["resources"]
+        assert artifact["name"] == "a.txt"
+        assert (job["uri"], job["name"]) == (uri, "Log of job: import time")
+        assert session["uri"].startswith("frame://")
+
+
+async def test_an_mcp_peer_hears_that_a_frame_it_subscribed_to_has_another_cell_or_child(spawn: Spawn) -> None:
+    client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    async with spawn("--allow", "exec_background") as peer:
+        await peer.result("initialize", client)
+        assert (await peer.result("resources/list"))["resources"] == []
+        # Its frame is written with its first job: from then on both are listed.
+        launched = await peer.result(
+            "exec_background",
+            ["input()"],
+        )
+        while (await peer.receive()).get("method") != "notifications/resources/list_changed":
+            pass
+        *_, session = (await peer.result("resources/list"))["resources"]
+        await peer.result("resources/subscribe", {"uri": session["uri"]})
+        await peer.request("exec_interrupt", [launched["exec_id"]])
+        (cell,) = await cells_once(peer, session["uri"], lambda cells: cells[0]["status"] in ("interrupted", "failed"))
+        assert cell["code"] == "input()"
+        await peer.request("frame_new", {"kind": "turn"})
+        await notifications(peer, {"uri": session["uri"]})
+        read = await peer.result("resources/read", {"uri": session["uri"]})
+        assert len(json.loads(read["contents"][0]["text"])["children"]) == 1
+
+
+async def cells_once(peer: Peer, uri: str, wanted: Callable[[list[Any]], bool]) -> list[Any]:
+    """The cells of a frame as it tells of itself, read at each word of a change until they are as wanted."""
+    while True:
+        await notifications(peer, {"uri": uri})
+        cells: list[Any] = json.loads((await peer.result("resources/read", {"uri": uri}))["contents"][0]["text"])[
+            "cells"
+        ]
+        if wanted(cells):
+            return cells
 
 
 async def test_discovery_describes_every_method_a_plain_peer_may_call(spawn: Spawn) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import msgspec
 
+from ...store.counting import counted
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -110,7 +112,7 @@ def shorten_traceback(frames: list[str]) -> str:
     """
     left_out = len(frames) - (1 + FIRST_FRAMES + LAST_FRAMES + 1)
     if left_out > 0:
-        note = f"[… {left_out} frames left out …]"
+        note = f"[… {counted(left_out, 'frame')} left out …]"
         frames = [*frames[: 1 + FIRST_FRAMES], note, *frames[-LAST_FRAMES - 1 :]]
     return "\n".join(bounded(frame, MAX_LINE) for frame in frames)
 
@@ -119,5 +121,5 @@ def bounded(text: str, limit: int) -> str:
     """The text, or its beginning and end with a note of what is missing between them."""
     if len(text) <= limit:
         return text
-    note = f"\n[… {len(text) - limit} characters left out …]\n"
+    note = f"\n[… {counted(len(text) - limit, 'character')} left out …]\n"
     return text[: limit // 2] + note + text[-(limit - limit // 2) :]

@@ -319,7 +319,9 @@ def _bounded_bundle(bundle: dict[str, Any], most_chars: int) -> dict[str, Any]:
 def _ends(text: str) -> str:
     """The text, of a long one its beginning and end."""
     left_out = len(text) - 2 * _END_CHARS
-    return text if left_out <= 0 else f"{text[:_END_CHARS]}\n[… {left_out} characters left out …]\n{text[-_END_CHARS:]}"
+    if left_out <= 1:  # what says so is longer
+        return text
+    return f"{text[:_END_CHARS]}\n[… {left_out} characters left out …]\n{text[-_END_CHARS:]}"
 
 
 def _exit_code(shell: Any) -> int:

@@ -18,6 +18,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
+from ...store.counting import counted
 from ...store.errors import Busy, InvalidParams, Issue
 from .ending import exit_reason
 from .waiting import wait_for_any
@@ -224,7 +225,10 @@ class KernelSessions:
                 tasks.start_soon(self._run, key, session)
         session = self._sessions[key]
         if len(session.cells) + session.reserved >= self._limits.max_queued:
-            raise Busy(f"{len(session.cells)} cells wait in this session", hint="interrupt some, or exec_restart it")
+            raise Busy(
+                f"the session's queue is full: it has {counted(len(session.cells), 'cell')}",
+                hint="interrupt some, or exec_restart it",
+            )
         return session
 
     async def _earlier_loss(self, key: SessionKey) -> str | None:
@@ -235,7 +239,7 @@ class KernelSessions:
         idle = [session for session in self._sessions.values() if session.idle]
         if not idle:
             raise Busy(
-                f"{len(self._sessions)} sessions run cells, and no more are allowed",
+                f"no more than {counted(len(self._sessions), 'session')} may run cells",
                 hint="use one of them, wait for a cell to end, or start a background job",
             )
         await min(idle, key=lambda session: session.idle_since).end_kernel("the longest idle one had to make room")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from ...store.counting import counted
 from ...store.errors import Busy
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ class Slots:
         """Hold a place for a job that is being written down; raises `Busy` when there is none."""
         waiting = self._running + len(self._queue) + self._reserved
         if waiting >= self._limits.max_running + self._limits.max_queued:
-            raise Busy(f"{len(self._queue)} jobs are waiting already", hint="wait for some to end, or interrupt them")
+            raise Busy(
+                f"the queue is full: it has {counted(len(self._queue), 'job')}",
+                hint="wait for some to end, or interrupt them",
+            )
         self._reserved += 1
 
     def give_up(self) -> None:

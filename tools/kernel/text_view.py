@@ -10,6 +10,7 @@ import codecs
 import re
 from typing import TYPE_CHECKING
 
+from ...store.counting import counted
 from .log import MIN_PAGE, Ends, JobLog, Page, Stream, read_bytes
 
 if TYPE_CHECKING:
@@ -108,4 +109,4 @@ def _shares(limit: int) -> tuple[int, int]:
 def _join(head: str, dropped: int, tail: str, limit: int) -> str:
     if limit < _NOTED_FROM:
         return head + tail
-    return f"{head}\n[… {dropped} characters left out; page through all with since …]\n{tail}"
+    return f"{head}\n[… {counted(dropped, 'character')} left out; page through all with since …]\n{tail}"
