@@ -112,7 +112,9 @@ async def test_every_method_works_from_a_job(host: Dispatcher, way: str) -> None
 
 
 async def test_every_method_works_from_a_cell(host: Dispatcher) -> None:
-    outcome = await host("exec", [WITHOUT_PANDAS + EVERY_METHOD + ENTER["awaited"] + "\nprint(answers)"])
+    outcome = await host(
+        "exec", [WITHOUT_PANDAS + EVERY_METHOD + ENTER["awaited"] + "\nprint(answers)", "default", WITHIN_S]
+    )
     assert outcome["stdout"] == f"{ANSWERS}\n", outcome
     assert outcome["progress"] == {"done": 1.0, "total": 2.0, "message": "half"}
 
