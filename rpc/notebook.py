@@ -14,7 +14,7 @@ from ..store.counting import counted
 from ..store.errors import StorageError
 from ..tools.kernel.records import JobOutput
 from ..tools.kernel.text_view import TextViewer
-from .looking import one_line
+from ..tools.lines import one_line
 from .seen_jobs import SeenJobs
 
 if TYPE_CHECKING:
