@@ -48,16 +48,23 @@ class SlowStore:
         await self._write(project_id, exec_id, fields)
 
 
+@pytest.fixture
+def store(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> SlowStore:
+    """What writes down the bench's jobs, once it is let."""
+    made = SlowStore(bench)
+    monkeypatch.setattr(bench.records, "updated", made)
+    return made
+
+
 def ends_of(bench: Bench, exec_id: str) -> list[str]:
     """The final states that were written down for a job."""
     return [fields["status"] for each, fields in bench.records.changes if each == exec_id and "ended_by" in fields]
 
 
 async def test_a_cell_whose_kernel_fails_while_it_is_being_interrupted_has_one_end(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, store: SlowStore
 ) -> None:
-    gate, store = Gate(), SlowStore(bench)
-    monkeypatch.setattr(bench.records, "updated", store)
+    gate = Gate()
     with anyio.fail_after(PATIENCE_S):
         async with bench.engine(kernel_factory=gate) as engine, anyio.create_task_group() as tasks:
             exec_id = await engine.enter("1")
@@ -77,10 +84,9 @@ async def test_a_cell_whose_kernel_fails_while_it_is_being_interrupted_has_one_e
 
 
 async def test_a_cell_that_is_interrupted_while_its_failed_start_is_recorded_has_one_end(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, store: SlowStore
 ) -> None:
-    gate, store = Gate(), SlowStore(bench)
-    monkeypatch.setattr(bench.records, "updated", store)
+    gate = Gate()
     with anyio.fail_after(PATIENCE_S):
         async with bench.engine(kernel_factory=gate) as engine:
             gate.fails.set()
